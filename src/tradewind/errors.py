@@ -12,7 +12,8 @@
     │   ├── InfeasibleGoal         1    no plan meets the goal; has `.because` and `.nearest`
     │   ├── SolverLimitReached     1    the work limit was reached before any plan was found
     │   └── InvalidPlan            1    the check refused a plan: a bug
-    ├── JobNotFound                1    no such job in the state folder
+    ├── JobNotFound                3    no such job or acceleration in the state folder
+    ├── FleetNotFound              3    no such fleet in the state folder
     ├── JobUnreadable              1    a job's record in the state folder is damaged
     ├── JobBusy                    1    another process is working on this job
     ├── StateError                 1    the state folder's database is damaged, blocked, full, or of a newer version
@@ -116,7 +117,15 @@ class InvalidPlan(PlanError):
 
 
 class JobNotFound(TradewindError):
-    """No such job in the state folder."""
+    """No such job or acceleration in the state folder."""
+
+    exit_code = 3
+
+
+class FleetNotFound(TradewindError):
+    """No such fleet in the state folder."""
+
+    exit_code = 3
 
 
 class JobUnreadable(TradewindError):

@@ -7,6 +7,7 @@ process group and dies with the process that started it, even if that is killed.
 from testbed.servers.azurite import azurite
 from testbed.servers.gcs import gcs
 from testbed.servers.install import InstallError
+from testbed.servers.minio import minio
 from testbed.servers.moto import moto
 from testbed.servers.process import Server, ServerError
 from testbed.servers.rclone import rclone
@@ -21,6 +22,7 @@ __all__ = [
     "ServerError",
     "azurite",
     "gcs",
+    "minio",
     "moto",
     "rclone",
     "s3rver",

@@ -21,6 +21,7 @@ from testbed.servers import (
     ServerError,
     azurite,
     gcs,
+    minio,
     moto,
     rclone,
     s3rver,
@@ -38,10 +39,11 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "rclone": rclone,
     "s3rver": s3rver,
     "seaweedfs": seaweedfs,
+    "minio": minio,
 }
 DEFAULT = ["versitygw"]
 #: Servers that only slow tests use. `make test` does not install them.
-SLOW = {"s3rver", "seaweedfs"}
+SLOW = {"minio", "s3rver", "seaweedfs"}
 #: Files that the stand-ins of clouds need. moto stands for AWS.
 CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 
 INSTALL_TIMEOUT_S = 1_800
-"""Timeout of an installation (the longest, versitygw's build, takes 1 to 4 minutes on two cores)."""
+"""Timeout of an installation (the longest, MinIO's build, takes several minutes of CPU time)."""
 
 
 class InstallError(RuntimeError):

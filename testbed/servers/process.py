@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 
@@ -122,7 +123,10 @@ def spawn(command: list[str], folder: Path, environment: dict[str, str] | None =
 
 
 def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Path, ca_file: Path | None = None) -> None:
-    """Wait for any HTTP answer from ``url``. Raises :class:`ServerError` if there is none in time."""
+    """Wait for any HTTP answer from ``url``, except 503, by which a server says that it is not ready yet.
+
+    Raises :class:`ServerError` if there is none in time.
+    """
     context = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end:
@@ -131,8 +135,10 @@ def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Pat
         try:
             with urllib.request.urlopen(url, timeout=5, context=context):
                 return
-        except urllib.error.HTTPError:
-            return
+        except urllib.error.HTTPError as answer:
+            if answer.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                return
+            time.sleep(POLL_S)
         except OSError:
             time.sleep(POLL_S)
     stop_group(process)

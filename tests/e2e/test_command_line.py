@@ -93,7 +93,7 @@ def test_jobs_are_listed_and_shown(command: Command, tree: Path, tmp_path: Path)
     refused = command.run("jobs", "resume", job["id"]).expect(2)
     assert "nothing to resume" in refused.stderr
     command.run("jobs", "cancel", job["id"]).expect(2)
-    assert "no job nothing" in command.run("jobs", "show", "nothing").expect(1).stderr
+    assert "no job nothing" in command.run("jobs", "show", "nothing").expect(3).stderr
 
 
 def test_dry_runs_and_mistakes_leave_no_record(command: Command, tree: Path, tmp_path: Path) -> None:

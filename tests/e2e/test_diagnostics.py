@@ -126,7 +126,7 @@ def test_an_object_copied_as_a_directory_suggests_cp(
     for name in ("data/a", "data/a/"):
         done = command.run(*verb, f"{s3.url}/{name}", tmp_path / "copy", *s3.flags("src")).expect(3)
         assert f"error: {s3.url}/data/a is an object, not a directory" in done.stderr
-        assert "hint: to copy one object: tradewind cp SRC DST" in done.stderr
+        assert "hint: to copy one object: tradewind cp SRC DST, without -r" in done.stderr
         assert "allow-empty" not in done.stderr
     missing = command.run(*verb, f"{s3.url}/data/b", tmp_path / "copy", *s3.flags("src")).expect(3)
     assert "nothing exists at" in missing.stderr

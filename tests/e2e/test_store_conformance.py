@@ -76,6 +76,14 @@ CANNOT = {
         "upload_conditions",
     ],
     "seaweedfs": ["backslash", "byte_order", "dot_segments", "empty_segments", "long_segments", "missing_bucket"],
+    "minio": [
+        "copy_part",
+        "dot_segments",
+        "empty_segments",
+        "file_beside_directory",
+        "long_segments",
+        "replacing_copy_conditions",
+    ],
     "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
 }
 """Features that each server lacks. The suite reports the tests that it skips for them."""
@@ -119,6 +127,7 @@ def azure_store(server: Server) -> dict[str, Any]:
         pytest.param("rclone_server", s3_store, id="rclone", marks=pytest.mark.slow),
         pytest.param("s3rver_server", s3_store, id="s3rver", marks=pytest.mark.slow),
         pytest.param("seaweedfs_server", s3_store, id="seaweedfs", marks=pytest.mark.slow),
+        pytest.param("minio_server", s3_store, id="minio", marks=pytest.mark.slow),
     ],
 )
 def test_the_suite_passes_on(

@@ -57,7 +57,24 @@ CUSTOMER_KEYS = {
 
 @pytest.mark.parametrize("code", CUSTOMER_KEYS)
 @pytest.mark.parametrize("size", [10, 6 * MIB], ids=["small", "large"])
-def test_a_customer_key_ends_the_job_with_one_line_and_no_retry(
+def test_an_object_with_a_customer_key_fails_alone_and_is_not_retried(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str, size: int
+) -> None:
+    for number in range(4):
+        s3.put(f"d/{number}", payload(str(number), size))
+    s3.endpoint = proxy.endpoint
+    refused = proxy.add(Rule(Answer(400, code, CUSTOMER_KEYS[code]), when=lambda request: "/d/2" in request.path))
+    done = command.run("cp", "-r", f"{s3.url}/d", f"{tmp_path / 'd'}/", "--chunk-size", "5MiB", *s3.flags("src"))
+    assert f"error: {s3.url}/d/2: " in done.expect(4).stderr and "error: 1 of 4 objects failed" in done.stderr
+    assert "hint: Tradewind cannot send such keys: leave these objects out with --exclude" in done.stderr
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["0", "1", "3"]
+    asked = [(each.request.method, each.request.path) for each in proxy.requests(refused.when)]
+    assert len(asked) == len(set(asked)), "nothing is retried"
+
+
+@pytest.mark.parametrize("code", CUSTOMER_KEYS)
+@pytest.mark.parametrize("size", [10, 6 * MIB], ids=["small", "large"])
+def test_a_source_whose_objects_all_need_a_customer_key_has_one_line(
     command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str, size: int
 ) -> None:
     for number in range(3):

@@ -114,3 +114,19 @@ def test_without_any_file_of_aws_the_hint_says_how_to_make_one(tmp_path: Path, m
     with pytest.raises(UsageError) as refused:
         refuse_unknown_profile("lab")
     assert refused.value.hint == "run `aws configure`"
+
+
+def test_a_missing_profile_of_the_environment_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = parse_url("s3://bucket", cwd="/")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_PROFILE", "plian")
+    with pytest.raises(UsageError, match=r"no AWS profile plian \(AWS_PROFILE\) in .*config") as refused:
+        directory_place(place, Access())
+    assert refused.value.hint == "did you mean plain?"
+    directory_place(place, Access(anonymous=True))
+    monkeypatch.setenv("AWS_PROFILE", "default")
+    directory_place(place, Access())
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    directory_place(place, Access())

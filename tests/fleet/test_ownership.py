@@ -21,7 +21,7 @@ from testbed.drive import Command
 from testbed.trees import MIB, write_large
 from tests.fleet.worlds import plan_between, wait_until
 from tradewind.engine.ledger import LedgerBook
-from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.errors import ConfigError, FleetNotFound, GatewayError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet
@@ -211,7 +211,7 @@ def test_fleet_explain_shows_each_attempt_even_after_the_end(journal: FleetJourn
     assert second.endswith("sink  site:b  launched")
     document = json.loads(command.run("fleet", "explain", "one", "--json").expect(0).stdout.splitlines()[1])
     assert document == {"unix_s": 1.0, "name": "sink", "region": "site:b", "outcome": "launched", "reason": ""}
-    assert "no fleet two" in command.run("fleet", "explain", "two").expect(2).stderr
+    assert "no fleet two" in command.run("fleet", "explain", "two").expect(3).stderr
     assert "takes one ID" in command.run("fleet", "explain").expect(2).stderr
 
 
@@ -459,7 +459,7 @@ def test_a_running_fleet_is_in_use_and_names_its_owner(journal: FleetJournal) ->
             time.sleep(0.05)
     finally:
         fleet.close()
-    with pytest.raises(UsageError, match="no fleet"):
+    with pytest.raises(FleetNotFound, match="no fleet"):
         journal.load(fleet.id)
 
 

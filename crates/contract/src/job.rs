@@ -18,6 +18,10 @@ pub struct JobSpec {
     /// `None` copies everything selected; otherwise only what differs is copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compare: Option<Comparison>,
+    /// Writes each object under the last part of its name, without the directories above. Only `compare` of
+    /// [`Comparison::Existing`] goes with it, and no `delete`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub flatten: bool,
     /// Deletes at the destinations what the source does not have. Only with `compare`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete: Option<Deletion>,
@@ -275,6 +279,8 @@ pub enum Comparison {
     Size,
     /// Size and time.
     Time,
+    /// The name alone: an object that exists at the destination is never replaced.
+    Existing,
 }
 
 /// Limits of `--delete`.

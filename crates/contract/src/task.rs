@@ -110,6 +110,9 @@ pub enum Task {
         store: StoreSpec,
         /// Key, or prefix when recursive.
         key: String,
+        /// Delete the objects with these keys, each below the prefix `key`. Not with `recursive`, `versions` or a filter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keys: Option<Vec<String>>,
         /// Delete everything below the prefix.
         recursive: bool,
         /// Rules that choose among the objects.

@@ -8,6 +8,9 @@ use crate::{Error, ErrorKind, Payload, Result, StoreConfig};
 use http::{HeaderMap, Method};
 use std::time::Duration;
 
+/// Time limit for the credentials of a cloud for which nothing is set up.
+const METADATA_TIME_MAX: Duration = Duration::from_millis(1500);
+
 /// Placeholder for the bucket, container or account in an address. Nothing of this name is ever requested.
 const UNUSED: &str = "unused";
 
@@ -39,7 +42,7 @@ pub struct CloudReport {
 }
 
 /// Looks for credentials, and asks the endpoint for the time if the cloud seems to be used. Each of the two steps takes
-/// at most `time_max`. `config.url` is `s3://`, `gs://` or `az://`.
+/// at most `time_max`, and [`METADATA_TIME_MAX`] where only instance metadata can have credentials. `config.url` is `s3://`, `gs://` or `az://`.
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`] for any other URL, an invalid endpoint, or a file that cannot be read.
@@ -76,16 +79,19 @@ async fn look_at_azure(config: &StoreConfig, time_max: Duration) -> Result<Cloud
     Ok(CloudReport { endpoint, endpoint_given, source, credentials, clock_ahead_s })
 }
 
+/// Finds out whether there are credentials. Where none are set up only the metadata of an instance can provide some, and
+/// their server is at most one hop away.
 async fn state(
     time_max: Duration,
     is_set_up: bool,
     looking: impl Future<Output = Result<bool, String>>,
 ) -> CredentialState {
+    let time_max = if is_set_up { time_max } else { time_max.min(METADATA_TIME_MAX) };
     let why = match tokio::time::timeout(time_max, looking).await {
         Ok(Ok(true)) => return CredentialState::Found,
         Ok(Ok(false)) => "requests go unsigned".to_owned(),
         Ok(Err(why)) => why.lines().next().unwrap_or_default().to_owned(),
-        Err(_elapsed) => format!("no answer within {} s", time_max.as_secs()),
+        Err(_elapsed) => format!("no answer within {} s", time_max.as_secs_f32()),
     };
     if is_set_up { CredentialState::Broken(why) } else { CredentialState::Absent(why) }
 }

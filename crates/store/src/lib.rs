@@ -254,6 +254,12 @@ pub trait Store: Debug + Send + Sync {
     /// write between the two steps is lost. Each back end documents which of the two it does.
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>>;
 
+    /// Returns whether a listing that begins after a key needs no requests for the keys before it. Known after the first
+    /// page.
+    fn lists_from_any_key(&self) -> bool {
+        true
+    }
+
     /// Returns whether [`Store::delete`] checks the state that a listing describes without an extra request.
     fn checks_listed_deletes(&self) -> bool {
         false

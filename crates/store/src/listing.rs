@@ -143,7 +143,7 @@ impl Prober<'_> {
     /// Candidate bounds, and how many cuts are worthwhile; `None` when one page holds everything.
     async fn bounds(&mut self, prefix: &str, cuts_max: usize) -> Result<Option<(Vec<String>, usize)>> {
         let Some(first) = self.page(prefix, None, PROBE_KEYS, false).await? else { return Ok(None) };
-        if first.continuation.is_none() {
+        if first.continuation.is_none() || !self.store.lists_from_any_key() {
             return Ok(None);
         }
         let mut bounds = Vec::new();

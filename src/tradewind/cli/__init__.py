@@ -9,7 +9,7 @@ VERBS = {
     "du": "count objects and bytes",
     "stat": "show size, time, checksums and metadata of one object",
     "presign": "print an address that reads one object without credentials",
-    "rm": "delete one object, or with -r everything below a prefix",
+    "rm": "delete objects, or with -r everything below a prefix",
     "cat": "write objects to standard output",
     "mb": "make a bucket or container",
     "rb": "remove an empty bucket or container",
@@ -43,7 +43,7 @@ exit codes:
   0    done
   1    failed
   2    usage
-  3    source not found, or empty without --allow-empty
+  3    not found: the source (or it is empty, without --allow-empty), or a job or fleet of this name
   4    some objects failed; the others are done and proven
   5    only temporary errors: a retry may succeed
   6    verification mismatch

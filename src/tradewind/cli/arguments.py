@@ -33,11 +33,17 @@ _CHOICE = r"(?s)argument (\S+): invalid choice: '(.*)' \(choose from .*\)"
 """Argparse's message about an argument or option that has none of its values."""
 
 
+_SURPLUS = r"argument (\S+): ignored explicit argument '(.*)'"
+"""Argparse's message about a value of a switch: `f` in `-rf`, `true` in `--recursive=true`."""
+
+
 class VerbParser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of exiting."""
 
     #: Hints for options that users of other tools expect, by option.
     hints: Mapping[str, str] = {}
+    #: Hint for a missing argument; None for the choices of it, or the usage.
+    missing_hint: str | None = None
     #: True if the words after `--` are another program's, which may be empty or not text.
     has_command = False
     #: The words that are parsed.
@@ -50,8 +56,11 @@ class VerbParser(argparse.ArgumentParser):
             self._refuse_unknown_options()
             missing = self._without_optional(what.removeprefix(_REQUIRED))
             raise UsageError(
-                f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
+                f"missing {missing}",
+                hint=self.missing_hint or self._choices_of(missing) or f"`{self.prog} --help` shows the usage",
             )
+        if surplus := re.fullmatch(_SURPLUS, what):
+            self._refuse_surplus(*surplus.groups())
         if choice := re.fullmatch(_CHOICE, what):
             self._refuse_choice(*choice.groups())
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
@@ -63,6 +72,14 @@ class VerbParser(argparse.ArgumentParser):
                 return
             if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
                 self._refuse_unknown(word)
+
+    def _refuse_surplus(self, names: str, value: str) -> NoReturn:
+        """Raise UsageError for a value of a switch, which may be an unknown letter after a known one."""
+        short = next((name for name in names.split("/") if not name.startswith("--")), None)
+        if short is not None and any(word.startswith(short) and word.endswith(value) for word in self._words):
+            self._refuse_unknown(f"-{value[0]}")
+        name = names.rpartition("/")[2]
+        raise UsageError(f"{name} takes no value: {name}={value}", hint=f"write {name} alone, or leave it out")
 
     def _without_optional(self, missing: str) -> str:
         """Return the names of missing arguments without those that may be repeated any number of times, also zero."""
@@ -94,8 +111,8 @@ class VerbParser(argparse.ArgumentParser):
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Parse like parse_args, but suggest the nearest option for an unknown one, and refuse empty arguments."""
         self._refuse_empty(words[: words.index("--")] if self.has_command and "--" in words else words)
-        marked = _names_marked(self._with_negative_amounts(words))
         self._words = words
+        marked = _names_marked(self._with_negative_amounts(words))
         namespace, unknown = self.parse_known_intermixed_args(marked)
         if unknown:
             self._refuse_unknown(unknown[0])
@@ -115,7 +132,9 @@ class VerbParser(argparse.ArgumentParser):
         near = [side for side in sides if side in options] or get_close_matches(word, options, n=1)
         near = near or [option for option in options if option == word.lower()]
         meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
-        hint = self.hints.get(word) or meant
+        from tradewind.cli.other_tools import option_hint
+
+        hint = self.hints.get(word) or option_hint(word, options) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:
@@ -213,6 +232,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         add_help=False,
     )
     parser.hints = getattr(module, "HINTS", {})
+    parser.missing_hint = getattr(module, "MISSING_HINT", None)
     parser.has_command = getattr(module, "HAS_COMMAND", False)
     flags = ("-h", "--help") if getattr(module, "H_IS_HELP", True) else ("--help",)
     parser.add_argument(*flags, action="help", help="show this help message and exit")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
@@ -53,6 +55,9 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
 
 def attribute_rules(args: Namespace) -> AttributeRules:
     """Return the rules of the arguments. Raises UsageError."""
+    if not (args.quiet or args.json):
+        for text in args.metadata:
+            _note_list(text)
     return AttributeRules(
         directive=args.metadata_directive,
         content_type=args.content_type,
@@ -76,6 +81,12 @@ def name_and_value(option: str, text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} {text}: not NAME=VALUE")
     return name, content
+
+
+def _note_list(text: str) -> None:
+    """Print a note about a value that looks like a list of names and values, as other tools take."""
+    if re.search(r"[,;][^,;=\s]+=", text):
+        print(f"note: --metadata {text} sets one name; for several, repeat --metadata", file=sys.stderr)
 
 
 def _named_once(texts: Sequence[str]) -> dict[str, str]:

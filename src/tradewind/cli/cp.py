@@ -70,7 +70,7 @@ def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -
     for word in args.words:
         if word == "--":
             break
-        option = word.partition("=")[0]
+        option = "--ignore-existing" if word == "-n" else word.partition("=")[0]
         refused = option.startswith("--") and option not in own | VERB_OPTIONS and not option.startswith(f"--{side}-")
         if refused and not option.startswith(f"--no-{side}-"):
             raise UsageError(

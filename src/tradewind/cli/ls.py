@@ -36,6 +36,8 @@ EXAMPLES = """\
 #: `-h` means sizes with units, as in `ls -lh` and `du -h`.
 H_IS_HELP = False
 
+MISSING_HINT = "`tradewind ls .` lists this directory, `tradewind ls s3://` your buckets"
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add -r, -l and the filters."""

@@ -108,10 +108,11 @@ def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
 def _refuse_verb(verb: str) -> None:
     from difflib import get_close_matches
 
+    from tradewind.cli.other_tools import verb_hint
     from tradewind.errors import UsageError
 
     near = get_close_matches(verb, VERBS, n=1, cutoff=0.65)
-    hint = f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all verbs"
+    hint = verb_hint(verb) or (f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all verbs")
     what = "option" if verb.startswith("-") else "command"
     raise UsageError(f"unknown {what} {verb}", hint=hint)
 

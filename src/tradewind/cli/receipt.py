@@ -38,10 +38,15 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "a receipt is verified with --key FILE or --from URL", hint="`curl SERVICE/v1/keys` prints the keys"
         )
-    receipt = read_receipt(args.file)
-    key = verify_receipt(receipt, read_keys(args.key) if args.key is not None else keys_from(args.service))
-    if args.objects is not None:
-        check_object_list(receipt, args.objects)
+    try:
+        receipt = read_receipt(args.file)
+        key = verify_receipt(receipt, read_keys(args.key) if args.key is not None else keys_from(args.service))
+        if args.objects is not None:
+            check_object_list(receipt, args.objects)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{error.filename}: {error.strerror}", hint="`tradewind receipt --help` names the files"
+        ) from None
     if args.json:
         print(json.dumps({"valid": True, "key": key, "job_id": receipt.get("job_id"), "state": receipt.get("state")}))
     else:

@@ -21,7 +21,12 @@ EXAMPLES = """\
   tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
   tradewind sync /data s3://bucket/data --compare checksum --dry-run"""
 
-HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: sync always copies everything below SRC")
+HINTS = {
+    **dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: sync always copies everything below SRC"),
+    "-n": "write --dry-run to copy nothing, or --ignore-existing to replace nothing",
+    **dict.fromkeys(("--no-clobber", "--no-overwrite"), "write --ignore-existing"),
+    "--flatten": "use `tradewind cp --flatten`: a sync keeps the directories of names",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     from tradewind.cli.arguments import add_setting
 
     add_setting(parser, "max_delete", metavar="N")
-    add_transfer_arguments(parser)
+    add_transfer_arguments(parser, copies=False)
 
 
 def run(args: Namespace) -> int:

@@ -46,9 +46,10 @@ SOURCES_SHOWN_MAX = 3
 PLANS_MAX = 3
 
 
-def add_transfer_arguments(parser: ArgumentParser) -> None:
-    """Add all options of a transfer."""
+def add_transfer_arguments(parser: ArgumentParser, *, copies: bool = True) -> None:
+    """Add all options of a transfer. With `copies` also those of cp and mv, which sync does not have."""
     _add_object_arguments(parser)
+    _add_existing_arguments(parser, copies)
     add_filter_arguments(parser)
     add_attribute_arguments(parser)
     _add_limit_arguments(parser)
@@ -99,6 +100,23 @@ def _add_object_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="write a JSON verdict for each object, one per line")
     add_setting(parser, "verify", metavar="auto|read")
+
+
+def _add_existing_arguments(parser: ArgumentParser, copies: bool) -> None:
+    """Add --ignore-existing. Its short form is that of cp; for other tools that synchronise, -n means --dry-run."""
+    flags = ("-n", "--ignore-existing", "--no-clobber", "--no-overwrite") if copies else ("--ignore-existing",)
+    parser.add_argument(
+        *flags,
+        dest="ignore_existing",
+        action="store_true",
+        help="skip objects whose names exist at DST, whatever their content; never replace one",
+    )
+    if copies:
+        parser.add_argument(
+            "--flatten",
+            action="store_true",
+            help="leave out the directories of names: d/x/a becomes a. A second object with the same name fails",
+        )
 
 
 def _add_limit_arguments(parser: ArgumentParser) -> None:
@@ -212,6 +230,8 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         as_subdir=args.as_subdir,
         filter=object_filter(args),
         files_from=args.files_from,
+        ignore_existing=args.ignore_existing,
+        flatten=getattr(args, "flatten", False),
         verify=args.verify,
         allow_empty=args.allow_empty,
         chunk_bytes=args.chunk_size,

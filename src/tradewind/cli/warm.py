@@ -48,6 +48,10 @@ def bring_up(args: Namespace, engine: Engine) -> int:
     if not args.fleets:
         raise UsageError("`fleet up` needs a region", hint="for example `tradewind fleet up aws:us-east-1`")
     sites = args.configuration.sites()
+    if not sites:
+        raise UsageError(
+            "the configuration has no hosts, clusters or clouds", hint="docs/guides/fleet.md shows how to add them"
+        )
     kept_s = KEPT_S if args.lease is None else args.lease
     idle_s = min(kept_s, IDLE_S) if args.idle is None else args.idle
     machines = 1 if args.machines is None else args.machines

@@ -54,8 +54,21 @@ def s3_endpoint(profile: str | None) -> Endpoint | None:
     return Endpoint(url, region, f"{path} [{_header(name)}]") if url else None
 
 
-def refuse_unknown_profile(profile: str) -> None:
-    """Raise UsageError if neither of AWS's two files has `profile`. Reads at most two small files."""
+def refuse_missing_profile() -> None:
+    """Raise UsageError if credentials come from the profile in `AWS_PROFILE`, and it does not exist.
+
+    Keys in the environment win over a profile, and a profile called `default` need not exist.
+    """
+    profile = os.environ.get("AWS_PROFILE")
+    if profile and profile != "default" and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        refuse_unknown_profile(profile, origin=" (AWS_PROFILE)")
+
+
+def refuse_unknown_profile(profile: str, *, origin: str = "") -> None:
+    """Raise UsageError if neither of AWS's two files has `profile`. Reads at most two small files.
+
+    `origin` says in the message where the name comes from.
+    """
     places = (config_file(), credentials_file())
     sections = [name for path in places for name in read_sections(path)]
     known = dict.fromkeys(name.removeprefix("profile ") for name in sections if not name.startswith(NOT_PROFILES))
@@ -66,7 +79,7 @@ def refuse_unknown_profile(profile: str) -> None:
     near = get_close_matches(profile, list(known), n=1)
     shown = ", ".join(list(known)[:PROFILES_SHOWN_MAX])
     hint = f"did you mean {near[0]}?" if near else f"these profiles exist: {shown}" if shown else "run `aws configure`"
-    raise UsageError(f"no AWS profile {profile} in {places[0]} or {places[1]}", hint=hint)
+    raise UsageError(f"no AWS profile {profile}{origin} in {places[0]} or {places[1]}", hint=hint)
 
 
 def address_switch(profile: str | None) -> str | None:

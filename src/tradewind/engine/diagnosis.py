@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,25 @@ def check_installation(
     access: Access | None,
     sites: Sites | None = None,
 ) -> Iterator[Finding]:
-    """Yield each finding as soon as it is known; no check takes longer than some seconds.
+    """Yield each finding, in the order of the report; no check takes longer than some seconds.
+
+    Clouds and providers are asked at the same time, while this machine is checked.
 
     `unknown_variables` has a line for each variable that looks like a setting but is not one. With `access` the clouds'
     credentials and clocks are checked. With `sites` their providers are asked for machines and quotas.
     """
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        clouds = pool.submit(lambda: list(_clouds(gateway, access)) if access is not None else [])
+        machines = pool.submit(lambda: list(_sites(gateway, state_dir, sites)) if sites else [])
+        yield from _here(gateway, state_dir, settings_file, unknown_variables)
+        yield from clouds.result()
+        yield from machines.result()
+
+
+def _here(
+    gateway: str | None, state_dir: str | None, settings_file: str, unknown_variables: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield what this machine itself tells."""
     yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield _gateway(gateway)
     yield _state_folder(state_dir)
@@ -76,10 +91,6 @@ def check_installation(
     if sys.platform == "linux":
         yield _congestion_control()
         yield _socket_buffers()
-    if access is not None:
-        yield from _clouds(gateway, access)
-    if sites:
-        yield from _sites(gateway, state_dir, sites)
 
 
 def _sites(gateway: str | None, state_dir: str | None, sites: Sites) -> Iterator[Finding]:

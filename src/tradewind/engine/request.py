@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
-from tradewind.engine.aws_profile import refuse_unknown_profile, s3_endpoint
+from tradewind.engine.aws_profile import refuse_missing_profile, refuse_unknown_profile, s3_endpoint
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.engine.unsupported_stores import refuse_unsupported
@@ -58,6 +58,8 @@ class Options:
     - `filter`, `files_from`: select objects (`files_from`: a file with one relative key per line,
       or `-` for standard input)
     - `compare`: None copies everything; otherwise only objects that differ are copied
+    - `ignore_existing`: copies only objects whose names the destination does not have, and never replaces one
+    - `flatten`: leaves out the directories of the names; of objects with the same name, only the first one is copied
     - `delete`: deletes objects at the destinations that the source does not have (needs `compare`). Nothing is deleted
       if that would be more than `max_delete` objects, or, without `delete_over_half`, more than half of a destination
     - `ask_delete`: delete nothing yet; the job fails with `summary.to_delete`, and Client.resume confirms it
@@ -87,6 +89,8 @@ class Options:
     filter: ObjectFilter = field(default_factory=ObjectFilter)
     files_from: str | None = None
     compare: Comparison | None = None
+    ignore_existing: bool = False
+    flatten: bool = False
     delete: bool = False
     max_delete: int | None = None
     delete_over_half: bool = False
@@ -161,7 +165,8 @@ def resolve(
         source=store,
         selection=selection,
         targets=targets,
-        compare=options.compare,
+        compare="existing" if options.ignore_existing else options.compare,
+        flatten=options.flatten,
         delete=Deletion(options.max_delete, options.delete_over_half, options.ask_delete) if options.delete else None,
         delete_source=options.delete_source,
         verify=options.verify,
@@ -281,6 +286,8 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
         return endpoint, region
     if place.kind == "s3" and access.profile:
         refuse_unknown_profile(access.profile)
+    elif place.kind == "s3" and not access.anonymous:
+        refuse_missing_profile()
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
@@ -340,9 +347,13 @@ def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
 def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     """Return store and key of a single object. Raises UsageError for a directory."""
     if place.is_directory:
+        if place.kind == "file" and os.path.isfile(place.key.rstrip("/")):
+            raise UsageError(
+                f"{place.key.rstrip('/')} is a file, not a directory", hint="leave out the slash at its end"
+            )
+        what = f"{place.root} is a bucket" if not place.key and place.kind != "file" else f"{place} is a directory"
         raise UsageError(
-            f"{place} is a directory, not an object",
-            hint="-r includes everything below a directory, in the commands that have it",
+            f"{what}, not an object", hint="name one object in it; cp, mv and rm take everything in it with -r"
         )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")
@@ -489,6 +500,12 @@ def _local_path(store: StoreSpec, key: str) -> str:
 def _check_options(options: Options) -> None:
     if options.files_from is not None and not options.files_from.strip():
         raise UsageError("an empty path of a list of names", hint="is a shell variable unset?")
+    if options.ignore_existing and options.compare not in (None, "auto"):
+        raise UsageError(
+            f"--ignore-existing compares names only, --compare {options.compare} does not", hint="leave out one of them"
+        )
+    if options.flatten and options.compare is not None:
+        raise UsageError("a sync keeps the directories of names", hint="use `tradewind cp --flatten`")
     if options.delete and options.compare is None:
         raise UsageError("deletion needs a comparison", hint="use `tradewind sync --delete`")
     if options.delete and options.files_from is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import SkyError
+from tradewind.errors import SkyError, SkyFileError
 
 if TYPE_CHECKING:
     from tradewind.engine.jobs import JobRecord
@@ -35,8 +36,10 @@ def start_sky(path: str, state_dir: str | None, *, detached: bool) -> Sky:
 
 
 def running_sky(path: str, state_dir: str | None) -> Sky:
-    """Return the sky of a file. Raises SkyError if it is not running."""
+    """Return the sky of a file. Raises SkyFileError if there is no such file, SkyError if it is not running."""
     sky = _attached(Path(path), state_dir)
+    if sky is None and not os.path.exists(path):
+        raise SkyFileError(f"{path}: No such file or directory", hint="the format: docs/reference/sky.md")
     if sky is None:
         raise SkyError(f"the sky of {path} is not running", hint=f"`tradewind sky up {path}`")
     return sky

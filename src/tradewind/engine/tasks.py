@@ -1,4 +1,4 @@
-"""Tasks on stores that need no job: list, sum up, delete, print, write, compare, explain, and check access.
+"""Tasks on stores that need no job: list, sum up, print, write, compare, explain, and check access.
 
 Each function runs a task of the gateway program. Most replace this process by it, so that its output, exit code and
 signals are directly the user's; these functions return only with an error. `gateway` is the path of the program, None
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tradewind.engine.attributes import checked
-from tradewind.engine.patterns import Existence, Pattern, fixed_folder, gateway_existence, is_all, pattern_of
+from tradewind.engine.patterns import Existence, Pattern, gateway_existence, pattern_of
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
 from tradewind.errors import Unavailable, UsageError
 from tradewind.model.document import to_document
@@ -25,7 +25,6 @@ from tradewind.model.url import Kind, Location, parse_url
 __all__ = [
     "become",
     "become_check",
-    "become_deletion",
     "become_explanation",
     "become_listing",
     "become_presign",
@@ -36,6 +35,7 @@ __all__ = [
     "find_gateway",
     "find_pattern",
     "parse_place",
+    "refuse_file",
     "store_answers",
     "store_findings",
     "write_objects",
@@ -52,6 +52,12 @@ def find_gateway() -> str:
     from tradewind.gateway.binary import find_gateway
 
     return find_gateway()
+
+
+def refuse_file(place: Location, hint: str) -> None:
+    """Raise UsageError if a place that must be a directory is a local file."""
+    if place.kind == "file" and os.path.isfile(place.key.rstrip("/")):
+        raise UsageError(f"{place.key.rstrip('/')} is a file, not a directory", hint=hint)
 
 
 def parse_place(text: str) -> Location:
@@ -115,48 +121,6 @@ def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: 
     become(gateway, task)
 
 
-def become_deletion(
-    gateway: str | None,
-    url: str,
-    access: Access,
-    rules: ObjectFilter,
-    pattern: Pattern | None,
-    *,
-    recursive: bool,
-    dry_run: bool,
-    allow_empty: bool,
-    as_json: bool,
-    mute: bool,
-) -> NoReturn:
-    """Delete one object, what is below a directory, or what matches `pattern`, which `find_pattern` returned for `url`.
-
-    `mute` discards its output, but not its errors.
-
-    Raises UsageError, GatewayError.
-    """
-    if pattern is not None:
-        rules = pattern.rules(rules, below=recursive)
-        recursive, (store, key) = True, directory_place(pattern.folder, access)
-    elif not recursive and rules != ObjectFilter():
-        raise UsageError("filters apply only to the objects of a directory", hint="add -r")
-    else:
-        store, key = (directory_place if recursive else object_place)(parse_place(url), access)
-    become(
-        gateway,
-        {
-            "task": "rm",
-            "store": to_document(store),
-            "key": key,
-            "recursive": recursive,
-            "filter": to_document(rules),
-            "dry_run": dry_run,
-            "json": as_json,
-            "allow_empty": allow_empty,
-        },
-        mute=mute,
-    )
-
-
 def find_pattern(gateway: str | None, url: str, access: Access) -> Pattern | None:
     """Return the pattern that a place is; None if it has no wildcards, or if something has exactly this name.
 
@@ -175,45 +139,12 @@ def _listed(
     """Return store, prefix and rules to list a place. With `folders` a pattern may match directories only."""
     pattern = find_pattern(gateway, url, access)
     if pattern is None:
+        place = parse_place(url)
+        if place.is_directory:
+            refuse_file(place, "leave out the slash at its end")
         return *listing_place(parse_place(url), access), rules
     limited = replace(rules, within=NameGlob(pattern.glob, below)) if folders else pattern.rules(rules, below=below)
     return *directory_place(pattern.folder, access), limited
-
-
-def check_deletion(url: str, state_dir: str | None, pattern: Pattern | None) -> None:
-    """Refuse to delete through a symbolic link, or what holds the state folder. Raises UsageError.
-
-    A link may lead anywhere, and a user who removes it seldom means its target. Filters make no difference: a user who
-    deletes around the state folder can name the folders beside it.
-    """
-    from tradewind.engine.own_files import refuse_deletion_of_state
-    from tradewind.model.files import state_home
-
-    place = parse_place(url)
-    if place.kind != "file":
-        return
-    state = state_home(state_dir)
-    if pattern is not None:
-        place = pattern.folder  # What a pattern matches is below its fixed directory.
-    if os.path.islink(place.key):
-        raise UsageError(
-            f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
-        )
-    refuse_deletion_of_state(place.key, state)
-
-
-def whole_store(url: str) -> str | None:
-    """Return a name for the whole store that a recursive deletion would empty: `the whole of s3://bucket`; else None.
-
-    A bare bucket is often a prefix that a script left empty; filters do not make it safer. A pattern of
-    wildcards alone, such as `s3://b/*`, counts as the whole.
-    """
-    place = parse_place(url)
-    if (fixed := fixed_folder(place)) is not None and is_all(place.key[len(fixed.key) :]):
-        place = fixed
-    if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
-        return None
-    return "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
 
 
 def become_check(
@@ -339,19 +270,26 @@ def become_explanation(
 def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:
     """Return credentials and clocks of each cloud, as found by the gateway program, which uses them.
 
+    A cloud whose settings are refused has one failed line.
+
     Raises GatewayError.
     """
     from tradewind.gateway.task import ask_task
 
     elsewhere = Access(anonymous=access.anonymous, ca_file=access.ca_file)  # The endpoint is an S3-compatible server's.
-    clouds = [
-        to_document(
-            store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), access if scheme == "s3" else elsewhere)
-        )
-        for scheme in CLOUDS
-    ]
+    clouds: list[Any] = []
+    refused: list[dict[str, Any]] = []
+    for scheme in CLOUDS:
+        root = f"{scheme}://"
+        try:
+            spec = store_spec(root, Location(scheme, root, ""), access if scheme == "s3" else elsewhere)
+            clouds.append(to_document(spec))
+        except UsageError as error:
+            refused.append(
+                {"level": "fail", "url": root, "check": "credentials", "message": str(error), "hint": error.hint}
+            )
     task = {"task": "doctor", "stores": [], "clouds": clouds, "json": True}
-    return ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
+    return [*refused, *ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)]
 
 
 def store_findings(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import ConfigError, FleetTaken, GatewayError, StateError, UsageError
+from tradewind.errors import ConfigError, FleetNotFound, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
@@ -234,11 +234,11 @@ class FleetJournal:
     def attempts(self, fleet_id: str) -> list[Attempt]:
         """Return the attempts to launch machines of a fleet, oldest first, even after the fleet was closed.
 
-        Raises UsageError if the fleet is unknown.
+        Raises FleetNotFound.
         """
         self.path(fleet_id)
         if not self.database.rows("SELECT 1 FROM fleets WHERE id = ?", (fleet_id,)):
-            raise UsageError(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
+            raise FleetNotFound(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
         rows = self.database.rows(
             "SELECT unix_s, name, region, outcome, reason, type, zone, action FROM attempts WHERE fleet = ?"
             " ORDER BY number",
@@ -350,11 +350,11 @@ class FleetJournal:
                 connection.execute(f"DELETE FROM {table} WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
-        """Return one fleet. Raises UsageError if it does not exist or its record cannot be read."""
+        """Return one fleet. Raises FleetNotFound, and UsageError if its record cannot be read."""
         self.path(fleet_id)
         found = next((found for found in self._all() if found.id == fleet_id), None)
         if found is None:
-            raise UsageError(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
+            raise FleetNotFound(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
         if isinstance(found, UnreadableFleet):
             raise UsageError(f"fleet {fleet_id} cannot be used: {found.because}")
         return found

@@ -10,7 +10,8 @@ from tradewind.model.document import Document
 from tradewind.model.records import dataclass, field
 from tradewind.model.store import StoreSpec
 
-Comparison = Literal["auto", "checksum", "size", "time"]
+#: `existing` counts each object that exists at the destination as the same: nothing is replaced.
+Comparison = Literal["auto", "checksum", "size", "time", "existing"]
 VerifyMode = Literal["auto", "read"]
 AttributeDirective = Literal["keep", "replace"]
 SourceTags = Literal["auto", "keep", "drop"]
@@ -188,6 +189,8 @@ class JobSpec(Document):
     selection: Selection
     targets: tuple[Target, ...]
     compare: Comparison | None = None
+    flatten: bool = False
+    """Write each object under the last part of its name, without the directories above."""
     delete: Deletion | None = None
     delete_source: bool = False
     verify: VerifyMode = "auto"

@@ -9,7 +9,9 @@ use crate::limits::{
 use crate::names::{check_node_name, is_label};
 use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
-use tradewind_contract::{CONTRACT_VERSION, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
+use tradewind_contract::{
+    CONTRACT_VERSION, Comparison, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection,
+};
 
 /// The gateway's own properties, which a program must fit.
 #[derive(Clone, Copy, Debug)]
@@ -326,6 +328,9 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
     if job.delete.is_some() && job.compare.is_none() {
         return refuse("delete without compare", "only a sync deletes");
     }
+    if job.flatten && (job.delete.is_some() || job.compare.is_some_and(|rule| rule != Comparison::Existing)) {
+        return refuse("flatten with a sync", "a sync keeps the names");
+    }
     if job.resume && job.state_dir.is_none() {
         return refuse("resume without state_dir", "a job is resumed from the folder that it keeps its state in");
     }
@@ -364,7 +369,7 @@ fn check_members(job: &JobSpec, members: &[Member]) -> Checked {
     if members.is_empty() || members.len() > MEMBERS_MAX {
         return refuse(format!("{} sources", members.len()), format!("a job has 1 to {MEMBERS_MAX} sources"));
     }
-    if job.compare.is_some() {
+    if job.compare.is_some_and(|rule| rule != Comparison::Existing) {
         return refuse("compare with several sources", "a sync has one source");
     }
     let mut names = HashSet::with_capacity(members.len());

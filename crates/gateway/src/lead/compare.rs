@@ -103,6 +103,9 @@ pub enum Difference {
 
 /// Decides from the descriptions in listings.
 pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    if rule == Comparison::Existing {
+        return Verdict::Same;
+    }
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
@@ -112,7 +115,7 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
         return Verdict::Same;
     }
     match rule {
-        Comparison::Size => Verdict::Same,
+        Comparison::Size | Comparison::Existing => Verdict::Same,
         Comparison::Time => by_listed_time(times, source, destination),
         Comparison::Auto => match (by_checksum(source, destination), by_tag(source, destination)) {
             (Some(verdict), _) => verdict,
@@ -260,6 +263,14 @@ mod tests {
         let untimed = object(1, 0, None, None);
         let by_none = decide(Comparison::Time, Times::OfWriting { shift_ms: 99_000 }, &source, &untimed);
         assert_eq!(by_none, Verdict::Differs(Difference::Time), "a time that is not stated stays unknown");
+    }
+
+    #[test]
+    fn what_exists_is_never_replaced() {
+        let (source, destination) = (object(1, 9_000, None, Some(1)), object(2, 1_000, None, Some(2)));
+        for times in [KEPT, OF_WRITING] {
+            assert_eq!(decide(Comparison::Existing, times, &source, &destination), Verdict::Same);
+        }
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl Names {
     }
 }
 
+/// Returns the last part of a name, which `--flatten` keeps: `c` of `a/b/c`. A final slash belongs to it.
+pub fn last_part(name: &str) -> &str {
+    let end = name.trim_end_matches('/').len();
+    &name[name[..end].rfind('/').map_or(0, |slash| slash + 1)..]
+}
+
 /// The bits of a name: for each, its word and its place there.
 fn bits(target: u16, form: &str) -> [(usize, u64); BITS_OF_A_NAME] {
     let mut hasher = blake3::Hasher::new();
@@ -68,6 +74,11 @@ fn bits(target: u16, form: &str) -> [(usize, u64); BITS_OF_A_NAME] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_part_of_a_name_has_its_final_slash() {
+        assert_eq!(["a", "a/b", "a//b", "a/b/", "/", ""].map(last_part), ["a", "b", "b", "b/", "/", ""]);
+    }
 
     #[test]
     fn a_name_that_was_seen_is_never_overlooked_and_others_are_seldom_taken_for_it() {

@@ -335,6 +335,7 @@ pub struct Unsynced {
 
 /// Kind of a failure to read an object that is encrypted with its owner's key.
 const CUSTOMER_KEY: &str = "customer_key";
+const UNMET_WORDS: &str = "another writer kept changing this key";
 /// Kind of a failure because an upload no longer exists, or cannot be used.
 pub const UPLOAD_GONE: &str = "upload_gone";
 /// Kind of [`Failure::lost`].
@@ -427,8 +428,18 @@ impl Failure {
 
     /// The destination is not in the state that the order expected, so nothing was written. The lead orders it again.
     pub fn unmet(url: &str, leaves: Leaves) -> Self {
-        let message = format!("{url}: another writer kept changing this key");
+        let message = format!("{url}: {UNMET_WORDS}");
         Self::new(Fault::Unavailable, UNMET, message).leaving(leaves)
+    }
+
+    /// The failure in a job that never replaces an object: one that another writer has made meanwhile stays.
+    pub fn keeping_existing(self) -> Self {
+        if !self.is_unmet() || !matches!(self.leaves.as_deref(), Some(Leaves::Seen(Expect::Is(_)))) {
+            return self;
+        }
+        let url = self.message.trim_end_matches(UNMET_WORDS);
+        let message = format!("{url}another writer made this object meanwhile, and it is kept");
+        Self { side: self.side, ..Self::new(Fault::Permanent, "occupied", message) }
     }
 
     /// Returns whether this is a [`Failure::unmet`].

@@ -1,7 +1,7 @@
 //! `cat`: writes objects to stdout, one after the other.
 
 use super::refused::Refused;
-use super::{Streams, TaskError, TaskResult};
+use super::{Streams, TaskError, TaskResult, is_folder};
 use crate::failure::{counted, object_url};
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 use tradewind_contract::{ByteRange, ObjectFilter, Outcome};
-use tradewind_store::{ObjectInfo, Store};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, Store};
 
 /// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 8;
@@ -30,9 +30,23 @@ impl Cat {
     /// Writes the objects in the order of `keys`.
     pub(super) async fn named(&self, keys: &[String], streams: &mut Streams) -> TaskResult {
         for key in keys {
-            self.write(key, streams).await?;
+            match self.write(key, streams).await {
+                Err(TaskError::Store(error)) if error.kind == ErrorKind::NotFound => {
+                    return Err(self.why_missing(key, error).await);
+                }
+                done => done?,
+            }
         }
         Ok(())
+    }
+
+    async fn why_missing(&self, key: &str, missing: Error) -> TaskError {
+        if !is_folder(&self.store, key, self.policy).await {
+            return missing.into();
+        }
+        let url = object_url(self.store.as_ref(), key);
+        let hint = format!("to print the objects in it: tradewind cat '{url}/*'");
+        TaskError::ended(Outcome::SourceNotFound, format!("{url} is a directory, not an object"), Some(&hint))
     }
 
     /// Writes what the filter selects below a folder, in the order of keys.

@@ -2,7 +2,7 @@
 
 use super::refused::Refused;
 use super::text::{escaped, one_line};
-use super::{Streams, TaskError, TaskResult, folder_of};
+use super::{Streams, TaskError, TaskResult, folder_of, no_directory, nothing_in, object_instead};
 use crate::failure::{counted, object_url};
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::join::{Join, JoinError, Joined, Side};
@@ -108,6 +108,9 @@ impl Check {
             Ok::<_, TaskError>(())
         };
         futures::try_join!(comparing, printing)?;
+        if let Some(error) = self.not_compared(&tally, &selector).await {
+            return Err(error);
+        }
         self.end(&tally, streams)
     }
 
@@ -284,14 +287,27 @@ impl Check {
         }
     }
 
-    fn end(&self, tally: &Tally, streams: &mut Streams) -> TaskResult {
-        let found = tally.same + tally.missing + tally.differs + tally.unproven + tally.failed;
-        tally.refused.say_links("skipped; --follow-symlinks compares what they point to", streams);
-        if found == 0 && !tally.refused.has_unseen() {
-            let (store, prefix) = &self.sides[0];
-            let excluded = self.excluded.load(Ordering::Relaxed);
-            return Err(TaskError::nothing_selected(&object_url(store.as_ref(), prefix), excluded));
+    /// Returns the error if the source has nothing to compare, or if the destination is an object.
+    async fn not_compared(&self, tally: &Tally, selector: &Selector) -> Option<TaskError> {
+        let at_both = tally.same + tally.differs + tally.unproven + tally.failed;
+        if at_both > 0 || tally.refused.has_unseen() {
+            return None;
         }
+        let advice =
+            |_: &str| "check compares directories: name the directory, and the object with --include".to_owned();
+        let [(source, from), (destination, to)] = &self.sides;
+        if tally.missing == 0 {
+            let excluded = self.excluded.load(Ordering::Relaxed);
+            return Some(nothing_in(source, from, (selector, excluded), self.policy, advice).await);
+        }
+        if tally.extra > 0 {
+            return None;
+        }
+        object_instead(destination, to, self.policy).await.map(|url| no_directory(&url, &advice(&url)))
+    }
+
+    fn end(&self, tally: &Tally, streams: &mut Streams) -> TaskResult {
+        tally.refused.say_links("skipped; --follow-symlinks compares what they point to", streams);
         if self.json {
             streams.json_line(&SummaryLine { summary: tally })?;
         } else {
@@ -302,11 +318,11 @@ impl Check {
         }
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
-            return Err(TaskError::ended(
-                Outcome::Mismatch,
-                format!("the trees differ in {}", counted(different, "name", "names")),
-                None,
-            ));
+            let message = format!("the trees differ in {}", counted(different, "name", "names"));
+            let is_nothing_there = tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
+            let (store, prefix) = &self.sides[1];
+            let hint = format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix));
+            return Err(TaskError::ended(Outcome::Mismatch, message, is_nothing_there.then_some(hint.as_str())));
         }
         if tally.failed > 0 {
             let message = format!("{} could not be compared", counted(tally.failed, "object", "objects"));

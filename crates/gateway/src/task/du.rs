@@ -3,7 +3,7 @@
 use super::list::Form;
 use super::refused::Refused;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of};
+use super::{Streams, TaskError, TaskResult, folder_of, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
@@ -92,9 +92,10 @@ impl Du {
         }
         refused.say_links("skipped", streams);
         let url = object_url(self.store.as_ref(), prefix);
-        let (url, excluded) = selector.missing(&url, sums.excluded);
+        let (url, _) = selector.missing(&url, sums.excluded);
         if sums.all.objects == 0 && !refused.has_unseen() {
-            return Err(TaskError::nothing_selected(&url, excluded));
+            let advice = |url: &str| format!("leave out the slash at its end: tradewind du {url}");
+            return Err(nothing_in(&self.store, prefix, (&selector, sums.excluded), self.policy, advice).await);
         }
         for (name, sum) in &sums.folders {
             self.print(&format!("{root}{name}"), *sum, streams)?;

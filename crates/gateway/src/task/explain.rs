@@ -5,6 +5,7 @@ use super::{Opened, Streams, TaskError, TaskResult};
 use crate::failure::object_url;
 use crate::lead::compare::{self, Difference, Times, Verdict};
 use crate::lead::local_sums;
+use crate::lead::names::last_part;
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use std::io::Write;
@@ -67,7 +68,8 @@ impl Explain<'_> {
         let (Some(ours), Some(rule), true) = (found, job.compare, included) else { return Ok(()) };
         for target in &job.targets {
             let store = self.opened.open(&target.store)?;
-            let key = if is_alone { target.key.clone() } else { format!("{}{}", target.key, self.name) };
+            let name = if job.flatten { last_part(&self.name) } else { &self.name };
+            let key = if is_alone { target.key.clone() } else { format!("{}{name}", target.key) };
             let line = self.at_destination(rule, (&source, ours.clone()), &store, &key).await?;
             writeln!(streams.data, "{line}")?;
         }
@@ -146,6 +148,7 @@ impl Explain<'_> {
 /// `by_sum` says whether there is a checksum to compare.
 fn same(rule: Comparison, times: Times, by_sum: bool, ours: &ObjectInfo, theirs: &ObjectInfo) -> &'static str {
     match (rule, times) {
+        (Comparison::Existing, _) => "it exists there, and --ignore-existing replaces nothing",
         (Comparison::Size, _) => "same size",
         (Comparison::Auto | Comparison::Checksum, _) if ours.size_bytes == 0 => "both are empty",
         (Comparison::Auto | Comparison::Checksum, _) if by_sum => "same size and checksum",

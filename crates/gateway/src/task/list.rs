@@ -2,7 +2,7 @@
 
 use super::refused::Refused;
 use super::text::{escaped, human_bytes};
-use super::{Streams, TaskError, TaskResult, folder_of};
+use super::{Streams, TaskError, TaskResult, folder_of, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::{Selector, Within};
@@ -96,9 +96,8 @@ pub(super) async fn ls(
     }
     lines.refused.say_links("skipped", streams);
     if lines.printed == 0 && !lines.refused.has_unseen() {
-        let url = object_url(store.as_ref(), prefix);
-        let (url, excluded) = selector.missing(&url, lines.excluded);
-        return Err(TaskError::nothing_selected(&url, excluded));
+        let advice = |url: &str| format!("leave out the slash at its end: tradewind ls {url}");
+        return Err(nothing_in(&store, prefix, (&selector, lines.excluded), policy, advice).await);
     }
     lines.refused.end()
 }

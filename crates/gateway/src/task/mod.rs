@@ -25,11 +25,11 @@ mod text;
 
 pub use streams::{Streams, Talk};
 
-use crate::failure::{exit_code, hint_for_named, outcome_of};
+use crate::failure::{exit_code, hint_for_named, object_url, outcome_of};
 use crate::lead::availability;
 use crate::lead::journal::JournalError;
 use crate::lead::pages::{Listing, NameSpan};
-use crate::lead::select::BadRule;
+use crate::lead::select::{BadRule, Selector};
 use crate::lead::state_dir::StateDirError;
 use crate::lead::survey::nothing_selected;
 use crate::retry::RetryPolicy;
@@ -217,7 +217,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         Task::Presign { store, key, expires_s, json } => {
             presign::presign(&config_of(&store), &key, expires_s, json, streams).await
         }
-        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: true } => {
+        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: true, keys: _ } => {
             let rm = rm_versions(&store, policy)?;
             let rm = rm_versions::RmVersions { dry_run, json, allow_empty, ..rm };
             rm.run(&key, recursive, &filter, streams).await
@@ -225,9 +225,12 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         Task::CountVersions { store, key, recursive, filter } => {
             rm_versions(&store, policy)?.count(&key, recursive, &filter, streams).await
         }
-        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: false } => {
-            let store = open(&store)?;
-            rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
+        Task::Rm { store, key, keys, recursive, filter, dry_run, json, allow_empty, versions: false } => {
+            let rm = rm::Rm { store: open(&store)?, dry_run, json, allow_empty, policy };
+            match keys {
+                Some(names) => rm.run_named(&key, names, streams).await,
+                None => rm.run(&key, recursive, &filter, streams).await,
+            }
         }
         Task::Cat { store, keys, below, filter, range, .. } => {
             let cat = cat::Cat { store: open(&store)?, range, policy };
@@ -363,6 +366,35 @@ async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bo
     let Ok(pages) = listing.in_any_order().await else { return false };
     let first = std::pin::pin!(pages).next().await;
     first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))
+}
+
+/// Returns the error if nothing was found in the folder `prefix`, of which the filter left out `excluded` objects.
+/// `advice` says what to do with the URL of an object that has the folder's name.
+async fn nothing_in(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    (selector, excluded): (&Selector, u64),
+    policy: RetryPolicy,
+    advice: impl Fn(&str) -> String,
+) -> TaskError {
+    let url = object_url(store.as_ref(), prefix);
+    let (url, excluded) = selector.missing(&url, excluded);
+    let has_wildcards = selector.within().is_some();
+    match object_instead(store, prefix, policy).await.filter(|_| excluded == 0 && !has_wildcards) {
+        Some(object) => no_directory(&object, &advice(&object)),
+        None => TaskError::nothing_selected(&url, excluded),
+    }
+}
+
+fn no_directory(url: &str, advice: &str) -> TaskError {
+    TaskError::ended(Outcome::SourceNotFound, format!("{url} is an object, not a directory"), Some(advice))
+}
+
+/// Returns the URL of the object that has the name of a folder. One that cannot be looked up does not count.
+async fn object_instead(store: &Arc<dyn Store>, folder: &str, policy: RetryPolicy) -> Option<String> {
+    let key = folder.trim_end_matches('/');
+    let is_object = !key.is_empty() && policy.run("head", store.url(), || store.head(key)).await.is_ok();
+    is_object.then(|| object_url(store.as_ref(), key))
 }
 
 /// A prefix means a folder: `te` is everything below `te/`, never `test/`.

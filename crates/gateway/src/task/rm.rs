@@ -8,7 +8,7 @@
 
 use super::refused::Refused;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of, is_folder};
+use super::{Streams, TaskError, TaskResult, folder_of, is_folder, nothing_in};
 use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::pages::Listing;
@@ -21,6 +21,10 @@ use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
 use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition, Store};
+
+/// Maximum number of named objects that are looked up concurrently.
+const HEADS_AT_ONCE_MAX: usize = 16;
+const MISSING_HINT: &str = "check the names with `tradewind ls`; add -r to delete everything below a directory";
 
 /// Deletes from one store.
 pub(super) struct Rm {
@@ -73,8 +77,8 @@ impl Rm {
         if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
-                let (url, excluded) = selector.missing(&url, excluded);
-                return Err(TaskError::nothing_selected(&url, excluded));
+                let advice = |url: &str| format!("to delete one object: tradewind rm {url}");
+                return Err(nothing_in(&self.store, key, (&selector, excluded), self.policy, advice).await);
             }
             let hint = match is_folder(&self.store, key, self.policy).await {
                 true => "it is a directory; add -r to remove everything below it",
@@ -88,6 +92,58 @@ impl Rm {
         }
         tally.end("object", "objects")?;
         refused.end()
+    }
+
+    /// Deletes the objects with these names below `prefix`. One that does not exist fails alone.
+    pub(super) async fn run_named(&self, prefix: &str, names: Vec<String>, streams: &mut Streams) -> TaskResult {
+        let asked = futures::stream::iter(names.into_iter().map(|name| async move {
+            let key = format!("{prefix}{name}");
+            let found = self.policy.run("head", self.store.url(), || self.store.head(&key)).await;
+            (key, found)
+        }));
+        let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
+        let keys_max = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
+        let (mut tally, mut missing, mut batch) = (Tally::default(), 0, Vec::new());
+        while let Some((key, found)) = asked.next().await {
+            match found {
+                Ok(_) => batch.push(ObjectDeletion::any(&key)),
+                Err(error) if error.kind == ErrorKind::NotFound && self.allow_empty => {}
+                Err(error) if error.kind == ErrorKind::NotFound => {
+                    missing += 1;
+                    self.say_missing(&key, streams)?;
+                }
+                Err(error) if matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated) => {
+                    return Err(error.into());
+                }
+                Err(error) => self.print(vec![(key, Err(error))], &mut tally, streams)?,
+            }
+            if batch.len() == keys_max {
+                let verdicts = self.delete(std::mem::take(&mut batch)).await;
+                self.print(verdicts, &mut tally, streams)?;
+            }
+        }
+        if !batch.is_empty() {
+            let verdicts = self.delete(batch).await;
+            self.print(verdicts, &mut tally, streams)?;
+        }
+        if missing > 0 && tally.gone + tally.failed == 0 {
+            let message = format!("{} not found", counted(missing, "object", "objects"));
+            return Err(TaskError::ended(Outcome::SourceNotFound, message, Some(MISSING_HINT)));
+        }
+        tally.failed += missing;
+        tally.failed_for_good += missing;
+        tally.end("object", "objects")
+    }
+
+    fn say_missing(&self, key: &str, streams: &mut Streams) -> io::Result<()> {
+        let url = object_url(self.store.as_ref(), key);
+        let message = format!("no object has this name: {url}");
+        if self.json {
+            let (kind, message) = (Some(kind_name(ErrorKind::NotFound)), Some(message.clone()));
+            streams.json_line(&Line { url: &url, verdict: "failed", kind, message })?;
+        }
+        streams.say_error(&message, None);
+        Ok(())
     }
 
     async fn remove_object(&self, key: &str, tally: &mut Tally, streams: &mut Streams) -> TaskResult {

@@ -4,6 +4,7 @@ use super::Bucket;
 use super::xml::{Listing, Next, parse_listing, parse_uploads};
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PendingUpload, Result, UploadId};
 use http::Method;
+use http::header::SERVER;
 use std::sync::atomic::Ordering;
 
 /// Most pages of unfinished uploads read for one key; more are an error.
@@ -11,6 +12,9 @@ const UPLOAD_PAGES_MAX: usize = 100;
 /// First letter of a continuation: a token (version 2 of the listing) or a key (version 1).
 const TOKEN: char = 't';
 const MARKER: char = 'm';
+/// Name of the server whose listings end early if they begin after a key in a directory `c` beside a directory `c.d`
+/// (version of February 2026). Its tokens work.
+const MINIO: &[u8] = b"MinIO";
 
 /// The start of a page.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +30,14 @@ enum From<'a> {
 
 impl Bucket {
     /// Returns one page. If a server answers in version 1 whatever it is asked, that is remembered, and later requests
-    /// use version 1. Version 1 begins at `marker` and ignores `start-after`.
+    /// use version 1. Version 1 begins at `marker` and ignores `start-after`. A server that loses keys after a bound is
+    /// never sent one.
     pub(super) async fn list_objects(&self, request: &ListRequest) -> Result<ListPage> {
+        if let (None, Some(after)) = (&request.continuation, &request.start_after)
+            && self.loses_keys_after_bound.load(Ordering::Relaxed)
+        {
+            return self.list_past(request, after).await;
+        }
         let knows_v1_only = self.lists_v1_only.load(Ordering::Relaxed);
         let from = match (&request.continuation, &request.start_after) {
             (Some(text), _) => self.read_continuation(text)?,
@@ -36,6 +46,11 @@ impl Bucket {
             (None, None) => From::Start,
         };
         let mut listing = self.list_from(request, from).await?;
+        if let From::StartAfter(after) = from
+            && self.loses_keys_after_bound.load(Ordering::Relaxed)
+        {
+            return self.list_past(request, after).await;
+        }
         if listing.is_v1() && !knows_v1_only {
             tracing::debug!(store = %self.url, "the server lists by version 1 only");
             self.lists_v1_only.store(true, Ordering::Relaxed);
@@ -49,6 +64,22 @@ impl Bucket {
             Next::Marker(marker) => format!("{MARKER}{marker}"),
         });
         Ok(self.page_of(listing, continuation))
+    }
+
+    /// Returns the first page with an entry after a key, found from the start of the listing. It may have more than
+    /// `max_keys` entries.
+    async fn list_past(&self, request: &ListRequest, after: &str) -> Result<ListPage> {
+        let mut next =
+            ListRequest { start_after: None, end_at: None, max_keys: None, continuation: None, ..request.clone() };
+        loop {
+            let mut page = Box::pin(self.list_objects(&next)).await?;
+            page.objects.retain(|object| object.key.as_str() > after);
+            page.prefixes.retain(|prefix| prefix.as_str() > after || after.starts_with(prefix.as_str()));
+            if page.continuation.is_none() || !page.objects.is_empty() || !page.prefixes.is_empty() {
+                return Ok(page);
+            }
+            next.continuation = page.continuation;
+        }
     }
 
     fn read_continuation<'a>(&self, text: &'a str) -> Result<From<'a>> {
@@ -82,7 +113,10 @@ impl Bucket {
             From::Start => {}
         }
         let call = self.call("list", Method::GET, "", &query);
-        let (_, body) = self.send_small(call.clone()).await?;
+        let (headers, body) = self.send_small(call.clone()).await?;
+        if headers.get(SERVER).is_some_and(|server| server.as_bytes().starts_with(MINIO)) {
+            self.loses_keys_after_bound.store(true, Ordering::Relaxed);
+        }
         let listing = parse_listing(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
         if let From::Marker(marker) = from
             && let Some(key) = listing.keys.iter().map(|entry| &entry.key).find(|key| key.as_str() <= marker)

@@ -42,7 +42,7 @@ use async_trait::async_trait;
 use credentials::Credentials;
 use dialect::Dialect;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
 use tokio::sync::OnceCell;
 
@@ -71,6 +71,8 @@ pub(crate) struct Bucket {
     checksum_kind: AtomicU8,
     /// The server is known to support only version 1 of the listing.
     lists_v1_only: AtomicBool,
+    /// The server is known to leave out keys in a listing that begins after a key.
+    loses_keys_after_bound: AtomicBool,
     /// The server answered a conditional delete as if it did not support conditions.
     refuses_delete_conditions: AtomicBool,
     /// Conditions on writes that the server has refused so far.
@@ -111,6 +113,10 @@ impl Store for Bucket {
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags> {
         self.object_tags(key, condition).await
+    }
+
+    fn lists_from_any_key(&self) -> bool {
+        !self.loses_keys_after_bound.load(Ordering::Relaxed)
     }
 
     fn unreachable(&self) -> Option<Unreachable> {

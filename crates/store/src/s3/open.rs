@@ -172,6 +172,7 @@ fn new_bucket(
         limits,
         checksum_kind: AtomicU8::new(0),
         lists_v1_only: AtomicBool::new(false),
+        loses_keys_after_bound: AtomicBool::new(false),
         refuses_delete_conditions: AtomicBool::new(false),
         write_conditions: Default::default(),
     })

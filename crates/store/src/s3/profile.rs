@@ -135,7 +135,9 @@ fn describe_machine(error: &dyn std::error::Error) -> String {
                     set AWS_PROFILE or AWS_ACCESS_KEY_ID"
                 .to_owned()
         }
-        None => format!("instance metadata: {}", innermost(error)),
+        None => {
+            format!("no keys, profile or container is set up, and instance metadata gives none: {}", innermost(error))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::lead::survey::SurveyError;
 use crate::node::load::{Answer, StageAt, StageLoad};
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
 use tokio::time::Instant;
-use tradewind_contract::Event;
+use tradewind_contract::{Comparison, Event};
 use tradewind_store::PartTag;
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::scheduler::Work;
@@ -47,6 +47,8 @@ impl Dispatcher {
             self.store_unreachable(request, &work, failure);
             return Ok(());
         }
+        let never_replaces = self.context.job.compare == Some(Comparison::Existing);
+        let failure = if never_replaces { failure.keeping_existing() } else { failure };
         for object in work.objects() {
             if self.scheduler.is_last(request, object)
                 && let Some(transfer) = self.transfers.get_mut(&object)
@@ -223,6 +225,7 @@ impl Dispatcher {
                 self.scheduler.done(request, object);
             }
             Err(failure) => {
+                let failure = if transfer.never_replaces { failure.keeping_existing() } else { failure };
                 // Another check would have the same result, so the object is transferred again instead.
                 let fault = if failure.is_lost() { Fault::Permanent } else { failure.fault };
                 if failure.is_unmet() && transfer.is_guess {

@@ -1,9 +1,9 @@
 //! Decides whether failures concern single objects or a whole store. The latter stops the job early and is reported in
 //! one line.
 //!
-//! A missing bucket, and a source with an object that only its owner's key decrypts, concern the whole store from the
-//! first failure. Rejected credentials or a denied permission do so only after a number of failed objects in a row, with
-//! none done in between.
+//! A missing bucket concerns the whole store from the first failure. Rejected credentials, a denied permission, and
+//! objects that only a customer's key decrypts do so only after a number of failed objects in a row, with none done in
+//! between.
 
 use crate::node::work::Side;
 use std::collections::BTreeMap;
@@ -15,6 +15,10 @@ const FORBIDDEN_IN_A_ROW_MAX: u64 = 200;
 /// Number of objects in a row for which a store must reject the credentials before it is closed. Some servers fail to
 /// verify the signature of a key with unusual characters, so one is not enough.
 const UNAUTHENTICATED_IN_A_ROW_MAX: u64 = 8;
+
+/// Number of objects in a row that need a customer's key before their source is closed. A bucket may have such objects
+/// beside others.
+const CUSTOMER_KEY_IN_A_ROW_MAX: u64 = 200;
 
 /// Number of requests in a row that must fail for a transient cause, over as long as a job may stall, before a store is
 /// closed.
@@ -105,9 +109,9 @@ impl Causes {
         let in_a_row_max = match cause.kind.as_str() {
             _ if matches!(cause.site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return false,
             "bucket_not_found" => 1,
-            "customer_key" if cause.site == FailureSite::Source => 1,
             "unauthenticated" => UNAUTHENTICATED_IN_A_ROW_MAX,
             "forbidden" => FORBIDDEN_IN_A_ROW_MAX,
+            "customer_key" if cause.site == FailureSite::Source => CUSTOMER_KEY_IN_A_ROW_MAX,
             _ => return false,
         };
         let row = self.rows.entry(cause.site).or_default();
@@ -226,6 +230,18 @@ mod tests {
         assert_eq!(closed.iter().position(|closed| *closed), Some(closed.len() - 1));
         let mut others = Causes::default();
         assert!(!failed(&mut others, TARGET, "invalid_key", 10 * FORBIDDEN_IN_A_ROW_MAX).contains(&true));
+    }
+
+    #[test]
+    fn objects_with_a_customer_key_close_a_source_only_if_there_is_nothing_else() {
+        let mut causes = Causes::default();
+        assert!(
+            !failed(&mut causes, FailureSite::Source, "customer_key", CUSTOMER_KEY_IN_A_ROW_MAX - 1).contains(&true)
+        );
+        causes.done(0);
+        let closed = failed(&mut causes, FailureSite::Source, "customer_key", CUSTOMER_KEY_IN_A_ROW_MAX);
+        assert_eq!(closed.iter().position(|closed| *closed), Some(closed.len() - 1));
+        assert_eq!((causes.outcome(false), causes.outcome(true)), (Outcome::Failed, Outcome::SomeFailed));
     }
 
     #[test]

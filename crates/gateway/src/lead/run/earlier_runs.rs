@@ -55,6 +55,9 @@ fn earlier_line(context: &Context, object: &DoneObject) -> Option<ObjectVerdict>
 
 /// The source key of a copy.
 fn source_key(job: &JobSpec, target: u16, target_key: &str) -> Option<String> {
+    if job.flatten && !matches!(job.selection, Selection::Object { .. }) {
+        return None; // The name does not say in which directory it was.
+    }
     let name = || target_key.strip_prefix(&job.targets.get(usize::from(target))?.key);
     match &job.selection {
         Selection::Object { key } => Some(key.clone()),

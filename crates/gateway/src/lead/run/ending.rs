@@ -103,7 +103,7 @@ impl Run {
             };
             (stopped || !took_any).then(|| self.context.site_url(site).to_owned())
         };
-        let words = causes.words(untouched, tally.objects_total() == 1, stopped);
+        let words = causes.words(untouched, tally.objects_total() == 1 && !tally.any_done(), stopped);
         let (message, hint) = words.map_or((None, None), |(message, hint)| (Some(message), hint));
         Ending { outcome, message, hint, to_delete: None }
     }

@@ -8,7 +8,7 @@ use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
 use crate::tags::TagRule;
 use std::collections::BTreeMap;
-use tradewind_contract::{AttributeDirective, JobSpec, SourceTags};
+use tradewind_contract::{AttributeDirective, Comparison, JobSpec, SourceTags};
 use tradewind_store::{
     Attributes, Checksums, Error, Expect, KEPT_TIME, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits,
     TagSupport, Tags, UploadId, kept_time_text,
@@ -51,6 +51,8 @@ pub(super) struct ObjectTransfer {
     pub(super) retries: u64,
     /// Times the destination was not in the expected state.
     unmet: u32,
+    /// The job replaces no object that exists.
+    pub(super) never_replaces: bool,
     /// Whether the expectation that the destination is empty is only a guess.
     pub(super) is_guess: bool,
     /// Whether the destination was asked for the object, or a write was tried.
@@ -112,6 +114,7 @@ impl ObjectTransfer {
             failure: None,
             retries: 0,
             unmet: 0,
+            never_replaces: context.job.compare == Some(Comparison::Existing),
             is_guess: false,
             looked_at_target: false,
             may_restart,
@@ -274,6 +277,7 @@ impl ObjectTransfer {
         self.item.may_land_late |= doubted::may_land_late(&failure);
         self.unmet += u32::from(failure.is_unmet());
         match failure.leaves.as_deref() {
+            Some(Leaves::Seen(_) | Leaves::Unknown) if self.never_replaces => self.item.expect = Some(Expect::Absent),
             // Another program keeps writing the object: the last writer wins, as without conditions.
             Some(Leaves::Seen(expect)) => self.item.expect = (self.unmet < UNMET_MAX).then(|| expect.clone()),
             Some(Leaves::Unknown) => self.item.expect = None,

@@ -58,6 +58,9 @@ pub enum SurveyError {
     /// A list file names more than [`LIST_NAMES_MAX`] objects.
     #[error("the list names more than {LIST_NAMES_MAX} objects")]
     TooManyNames,
+    /// More than [`LIST_NAMES_MAX`] objects would lose their directories.
+    #[error("--flatten takes at most {LIST_NAMES_MAX} objects")]
+    TooManyFlat,
     /// Two places of the job are one place, or share a part.
     #[error("{}", overlapping(.one, .other, *.relation))]
     Overlap {
@@ -168,7 +171,7 @@ impl SurveyError {
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
             Self::IsDirectory { .. } => Some("add -r to copy everything below it"),
-            Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST"),
+            Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST, without -r and a final slash"),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }
@@ -176,6 +179,7 @@ impl SurveyError {
             Self::BadRule(rule) => Some(rule.hint()),
             Self::ListFile { .. } => Some("write one relative name per line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
+            Self::TooManyFlat => Some("copy a part of them at a time"),
             Self::Overlap { .. } => Some("choose places that do not contain each other"),
             Self::NotApart { .. } => {
                 Some("name both by the same endpoint and bucket; if they are two places, empty the destination first")

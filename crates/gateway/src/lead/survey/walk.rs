@@ -9,7 +9,7 @@ use crate::lead::compare::Tags;
 use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::DoneTotals;
-use crate::lead::names::Names;
+use crate::lead::names::{Names, last_part};
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
-use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection};
+use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection, Target};
 use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, name_form};
 
 /// A survey under way. Shared by the ranges that are listed at once.
@@ -46,6 +46,8 @@ struct Walk {
     still_there: Mutex<Vec<DoneTotals>>,
     /// Names at the destinations that may be taken for others.
     names: Arc<Names>,
+    /// Hashes of the names that `flatten` has given.
+    flat_names: Mutex<HashSet<[u8; 16]>>,
     source_tags: Tags,
     target_tags: Vec<Tags>,
 }
@@ -113,6 +115,7 @@ impl Walk {
             extraneous,
             still_there: Mutex::new(vec![DoneTotals::default(); survey.targets.len()]),
             names: Arc::default(),
+            flat_names: Mutex::default(),
             source_tags: Tags::default(),
             target_tags: survey.targets.iter().map(|_| Tags::default()).collect(),
             survey,
@@ -183,7 +186,7 @@ impl Walk {
         if self.survey.done_before_deletion.is_none() {
             return Ok(false);
         }
-        let targets = self.survey.job.targets.iter().enumerate();
+        let (targets, name) = (self.survey.job.targets.iter().enumerate(), self.written_name(name));
         let asked = targets.map(|(index, target)| (index as u16, format!("{}{name}", target.key))).collect();
         Ok(self.survey.done.lengths(asked).await?.iter().all(Option::is_some))
     }
@@ -219,23 +222,32 @@ impl Walk {
         let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;
         let targets: Vec<Option<Listing>> = match job.compare {
-            Some(_) => {
+            Some(_) if !job.flatten => {
                 let targets = self.survey.targets.iter().zip(&job.targets).enumerate();
-                targets.map(|(index, (store, to))| self.is_open(index).then(|| listing(store, &to.key))).collect()
+                let below = |to: &Target| format!("{}{}", to.key, naming.put);
+                targets.map(|(index, (store, to))| self.is_open(index).then(|| listing(store, &below(to)))).collect()
             }
-            None => Vec::new(),
+            _ => Vec::new(),
         };
-        let ranges = source.ranges().await.map_err(SurveyError::Source)?;
-        let ranges = self.undone_first(ranges, naming).await?;
+        let ranges = match targets.iter().flatten().all(|target| target.store.lists_from_any_key()) {
+            true => source.ranges().await.map_err(SurveyError::Source)?,
+            false => vec![source.span.range.clone()],
+        };
+        // Of two objects with one flat name, each run must copy the same one: the first in the order of keys.
+        let (ranges, at_once) = match job.flatten {
+            true => (ranges, 1),
+            false => (self.undone_first(ranges, naming).await?, RANGES_AT_ONCE_MAX),
+        };
         futures::stream::iter(ranges.into_iter().map(Ok))
-            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| self.look_at_range(&source, &targets, range, naming))
+            .try_for_each_concurrent(at_once, |range| self.look_at_range(&source, &targets, range, naming))
             .await
     }
 
     /// Orders the ranges of a job that resumes so that new work is found first: in each range, an earlier run went
     /// through the names in order, so what follows the last name that is done comes before all others.
     async fn undone_first(&self, ranges: Vec<NameRange>, naming: Naming<'_>) -> Result<Vec<NameRange>, SurveyError> {
-        let Some(target) = self.survey.job.targets.first().filter(|_| !self.survey.done.is_empty()) else {
+        let can_split = !self.survey.done.is_empty() && self.survey.source.lists_from_any_key();
+        let Some(target) = self.survey.job.targets.first().filter(|_| can_split) else {
             return Ok(ranges);
         };
         let below = format!("{}{}", target.key, naming.put);
@@ -275,8 +287,24 @@ impl Walk {
                 Joined::Refused { side: Side::Target(target), error } => self.refuse_extra(target, &error).await?,
             }
             if batch.len() == BATCH_OBJECTS_MAX {
-                self.look_at_batch(std::mem::take(&mut batch), naming).await?;
+                self.look_at_listed(std::mem::take(&mut batch), naming).await?;
             }
+        }
+        self.look_at_listed(batch, naming).await
+    }
+
+    /// Looks at listed objects. A flat name is in another place of the destination's listing, so it is asked for.
+    async fn look_at_listed(
+        &self,
+        mut batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>,
+        naming: Naming<'_>,
+    ) -> Result<(), SurveyError> {
+        if self.survey.job.flatten && self.survey.job.compare.is_some() {
+            let asked = futures::stream::iter(batch.into_iter().map(|(ours, _)| async move {
+                let theirs = self.ask_targets(&naming.name_of(&ours.key)).await?;
+                Ok::<_, SurveyError>((ours, theirs))
+            }));
+            batch = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
         }
         self.look_at_batch(batch, naming).await
     }
@@ -323,7 +351,11 @@ impl Walk {
             match self.found_or_refused(&member.name, found).await? {
                 Some(ours) => {
                     let naming = Naming { prefix: &member.key, put: &member.name };
-                    self.look_at_batch(vec![(ours, Vec::new())], naming).await?;
+                    let theirs = match self.survey.job.compare {
+                        Some(_) => self.ask_targets(&member.name).await?,
+                        None => Vec::new(),
+                    };
+                    self.look_at_batch(vec![(ours, theirs)], naming).await?;
                 }
                 None => self.saw_all.store(false, Ordering::Relaxed),
             }
@@ -384,12 +416,10 @@ impl Walk {
         let names = names.into_iter().filter(|name| self.selector.takes_name(name));
         let asked = futures::stream::iter(names.map(|name| async move {
             let ours = self.ask(&self.survey.source, &format!("{}{name}", self.prefix)).await;
-            let mut theirs = Vec::new();
-            if ours.is_ok() && self.survey.job.compare.is_some() {
-                for (index, target) in self.survey.job.targets.iter().enumerate() {
-                    theirs.push(self.ask_target(index, &format!("{}{name}", target.key)).await?);
-                }
-            }
+            let theirs = match ours.is_ok() && self.survey.job.compare.is_some() {
+                true => self.ask_targets(&name).await?,
+                false => Vec::new(),
+            };
             Ok::<_, SurveyError>((name, ours, theirs))
         }));
         let asked: Vec<_> = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
@@ -422,8 +452,36 @@ impl Walk {
         }
     }
 
+    /// Returns the name that an object of this relative name gets at the destinations.
+    fn written_name<'a>(&self, name: &'a str) -> &'a str {
+        if self.survey.job.flatten { last_part(name) } else { name }
+    }
+
+    /// Returns whether `flatten` has given the name to another object, and remembers it.
+    fn is_flat_name_taken(&self, name: &str) -> Result<bool, SurveyError> {
+        if !self.survey.job.flatten || matches!(self.survey.job.selection, Selection::Object { .. }) {
+            return Ok(false);
+        }
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&blake3::hash(last_part(name).as_bytes()).as_bytes()[..16]);
+        let mut names = self.flat_names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() == LIST_NAMES_MAX {
+            return Err(SurveyError::TooManyFlat);
+        }
+        Ok(!names.insert(hash))
+    }
+
     fn is_open(&self, target: usize) -> bool {
         self.survey.shut.get(target).is_none_or(Option::is_none)
+    }
+
+    /// Returns what each destination has under this relative name.
+    async fn ask_targets(&self, name: &str) -> Result<Vec<Option<ObjectInfo>>, SurveyError> {
+        let mut theirs = Vec::new();
+        for (index, target) in self.survey.job.targets.iter().enumerate() {
+            theirs.push(self.ask_target(index, &format!("{}{}", target.key, self.written_name(name))).await?);
+        }
+        Ok(theirs)
     }
 
     async fn ask_target(&self, index: usize, key: &str) -> Result<Option<ObjectInfo>, SurveyError> {

@@ -4,6 +4,7 @@ use super::{Naming, Tally, Walk};
 use crate::failure::{failed_object, object_url};
 use crate::lead::compare::{self, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
+use crate::lead::deletion::is_folder;
 use crate::lead::journal::{Done, fingerprint};
 use crate::lead::local_sums;
 use crate::lead::survey::error::SurveyError;
@@ -84,6 +85,12 @@ impl Walk {
         if !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
             return Ok(());
         }
+        // An empty folder object stands for a directory, and a flat copy has none.
+        if self.survey.job.flatten && is_folder(&ours) {
+            return Ok(());
+        }
+        let is_named_twice = self.is_flat_name_taken(name)?;
+        let name = self.written_name(name);
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(ours.size_bytes, Ordering::Relaxed);
         let is_one_object = matches!(self.survey.job.selection, Selection::Object { .. });
@@ -100,7 +107,11 @@ impl Walk {
             // A job has few destinations; the contract's indices are 16 bits wide.
             let target = index as u16;
             let shut = self.survey.shut.get(index).cloned().flatten();
-            if let Some(error) = shut.or_else(|| refusal_of_target(store.as_ref(), &target_key, info.size_bytes)) {
+            let refused = || match is_named_twice {
+                true => Some(flat_twin(store.as_ref(), &target_key)),
+                false => refusal_of_target(store.as_ref(), &target_key, info.size_bytes),
+            };
+            if let Some(error) = shut.or_else(refused) {
                 let source = object_url(self.survey.source.as_ref(), &info.key);
                 let failed = failed_object(source, object_url(store.as_ref(), &target_key), &error);
                 self.refuse(failed, Some(target), info.size_bytes).await?;
@@ -243,9 +254,7 @@ impl Walk {
 
     /// Returns whether the destination was checked for each object, so that an object that was not found does not exist.
     fn is_listed(&self, target: u16) -> bool {
-        let is_compared =
-            self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
-        is_compared && self.is_open(target.into())
+        self.survey.job.compare.is_some() && self.is_open(target.into())
     }
 
     fn work(&self, candidate: Candidate, same: bool) -> Box<WorkItem> {
@@ -263,6 +272,12 @@ impl Walk {
             twin,
         })
     }
+}
+
+/// Returns the error for an object whose name, without its directories, another object of the job has.
+fn flat_twin(store: &dyn Store, target_key: &str) -> Error {
+    let message = "an object of another directory gets this name (--flatten)";
+    Error::new(ErrorKind::InvalidKey, "put", object_url(store, target_key), message)
 }
 
 /// Returns an error for a name that the destination cannot store, as far as that is known before a request. Others fail

@@ -1,0 +1,104 @@
+"""Hints for commands and options that users of aws, gsutil, rclone, s5cmd, azcopy and juicefs type.
+
+The guide `docs/guides/coming-from.md` has the whole translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+__all__ = ["option_hint", "verb_hint"]
+
+#: Options of other tools, and ours with the same effect.
+OPTIONS = {
+    **dict.fromkeys(("--dryrun", "--dry"), "--dry-run"),
+    **dict.fromkeys(("--endpoint-url", "--s3-endpoint"), "--endpoint"),
+    **dict.fromkeys(("--no-sign-request", "--anonymous"), "--no-sign"),
+    **dict.fromkeys(("--request-payer", "--s3-requester-pays"), "--requester-pays"),
+    **dict.fromkeys(("--size-only",), "--compare size"),
+    **dict.fromkeys(("--exact-timestamps",), "--compare time"),
+    **dict.fromkeys(("--checksum", "--compare-hash"), "--compare checksum"),
+    **dict.fromkeys(("--delete-dst", "--delete-destination", "--delete-during", "--delete-after"), "--delete"),
+    **dict.fromkeys(("--bwlimit", "--cap-mbps"), "--limit-rate RATE"),
+    **dict.fromkeys(("--max-transfer",), "--max-bytes SIZE"),
+    **dict.fromkeys(("--max-age", "--include-after"), "--newer TIME"),
+    **dict.fromkeys(("--min-age", "--include-before"), "--older TIME"),
+    **dict.fromkeys(("--transfers", "--checkers", "--numworkers", "--threads"), "--concurrency N"),
+    **dict.fromkeys(
+        ("--part-size", "--block-size-mb", "--s3-chunk-size", "--multipart-chunksize"), "--chunk-size SIZE"
+    ),
+    **dict.fromkeys(("--include-pattern",), "--include GLOB"),
+    **dict.fromkeys(("--exclude-pattern", "--exclude-path"), "--exclude GLOB"),
+    **dict.fromkeys(("--list-of-files",), "--files-from FILE"),
+    **dict.fromkeys(("--s3-storage-class", "--block-blob-tier"), "--storage-class CLASS"),
+    **dict.fromkeys(("--copy-links", "-L"), "--follow-symlinks"),
+    **dict.fromkeys(("--all-versions",), "--versions"),
+    **dict.fromkeys(("--human-readable",), "--human"),
+    **dict.fromkeys(("--perms",), "--preserve mode,owner,time"),
+    **dict.fromkeys(("--expires-in", "--duration"), "--expires TIME"),
+}
+
+_PROGRESS = "progress is shown on a terminal only; -q prints only errors"
+_ENCRYPTION = "objects are encrypted with the default key of the bucket; a key cannot be chosen"
+_ACCESS = "access lists are not set or copied: use the policy of the bucket"
+#: Options that need none of ours, or that have no counterpart.
+NEEDLESS = {
+    **dict.fromkeys(("--no-progress", "--progress", "-P", "--only-show-errors", "--stats"), _PROGRESS),
+    **dict.fromkeys(("--acl", "--grants", "--preserve-permissions"), _ACCESS),
+    **dict.fromkeys(("--sse", "--sse-kms-key-id", "--sse-c", "--sse-c-key"), _ENCRYPTION),
+    **dict.fromkeys(("--no-follow-symlinks",), "leave it out: symbolic links are skipped"),
+    **dict.fromkeys(("--summarize",), "`tradewind du URL` counts objects and sums sizes"),
+    **dict.fromkeys(
+        ("--no-verify-ssl", "--no-check-certificate"), "name the CA of the server with a --ca-bundle option"
+    ),
+    **dict.fromkeys(("--update", "-u"), "leave it out: `tradewind sync` copies only what differs"),
+    **dict.fromkeys(("--ignore-times",), "leave it out: `tradewind cp -r` copies everything"),
+    **dict.fromkeys(
+        ("-a", "--archive"), "-r copies a tree; --preserve mode,owner,time keeps these attributes of files"
+    ),
+    **dict.fromkeys(
+        ("-m", "--from-to", "--expected-size", "--page-size", "--put-md5"), "leave it out: it is not needed"
+    ),
+    **dict.fromkeys(("--delete-src",), "use `tradewind mv -r`"),
+    **dict.fromkeys(("--log-level", "--debug"), "leave it out: `tradewind jobs show` has the details of a job"),
+}
+
+#: Commands of other tools, and ours.
+VERBS = {
+    **dict.fromkeys(("s3", "gs", "az", "storage", "blob", "s3api"), ""),
+    **dict.fromkeys(("copy", "copyto", "put", "get", "upload", "download"), "cp"),
+    **dict.fromkeys(("move", "moveto"), "mv"),
+    **dict.fromkeys(("rsync", "mirror"), "sync"),
+    **dict.fromkeys(("delete", "del", "remove", "purge", "deletefile"), "rm"),
+    **dict.fromkeys(("list", "lsf", "lsl", "lsjson", "dir", "find"), "ls"),
+    **dict.fromkeys(("tree",), "ls -r"),
+    **dict.fromkeys(("size",), "du"),
+    **dict.fromkeys(("mkdir", "make"), "mb"),
+    **dict.fromkeys(("rmdir",), "rb"),
+    **dict.fromkeys(("info", "show"), "stat"),
+    **dict.fromkeys(("pipe", "rcat"), "cp -"),
+    **dict.fromkeys(("diff", "cryptcheck"), "check"),
+    **dict.fromkeys(("signurl", "share"), "presign"),
+    **dict.fromkeys(("configure", "login"), "doctor"),
+    **dict.fromkeys(("version",), "--version"),
+}
+
+
+def option_hint(option: str, known: Container[str]) -> str | None:
+    """Return a hint for an option of another tool; None if there is none. `known` has the options of the command."""
+    if needless := NEEDLESS.get(option):
+        return needless
+    ours, _, value = OPTIONS.get(option, "").partition(" ")
+    sides = [f"--{side}-{ours.removeprefix('--')}" for side in ("src", "dst")]
+    names = [ours] if ours in known else [side for side in sides if side in known]
+    if not ours or not names:
+        return None
+    return f"write {' or '.join(f'{name} {value}'.rstrip() for name in names)}"
+
+
+def verb_hint(verb: str) -> str | None:
+    """Return a hint for a command of another tool; None if there is none."""
+    ours = VERBS.get(verb.lower())
+    if ours is None:
+        return None
+    return f"write `tradewind {ours}`" if ours else f"leave out {verb}: `tradewind ls s3://BUCKET`"

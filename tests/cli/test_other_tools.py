@@ -1,0 +1,54 @@
+"""Commands and options of other tools are refused with a hint that names ours."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from tradewind.cli import VERBS as OUR_VERBS
+from tradewind.cli.arguments import build_parser
+from tradewind.cli.main import main
+from tradewind.cli.other_tools import NEEDLESS, OPTIONS, VERBS, option_hint
+
+
+def options_of(verb: str) -> set[str]:
+    parser = build_parser(verb, import_module(f"tradewind.cli.{verb}"))
+    return set(parser._option_string_actions)
+
+
+def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
+    known = set().union(*(options_of(verb) for verb in ("cp", "sync", "rm", "ls", "presign")))
+    assert all(option_hint(option, known) for option in OPTIONS)
+    assert not set(NEEDLESS) & set(OPTIONS)
+    assert not (set(NEEDLESS) | set(OPTIONS)) & options_of("cp")
+    assert {ours.split()[0] for ours in VERBS.values() if ours} <= {*OUR_VERBS, "--version"}
+    assert not set(VERBS) & set(OUR_VERBS)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("s3 ls", "leave out s3: `tradewind ls s3://BUCKET`"),
+        ("copyto a b", "write `tradewind cp`"),
+        ("delete s3://b/x", "write `tradewind rm`"),
+        ("version", "write `tradewind --version`"),
+        ("cp a b --dryrun", "write --dry-run"),
+        ("cp a b --acl public-read", "access lists are not set or copied: use the policy of the bucket"),
+        ("cp a b --endpoint-url http://h", "write --src-endpoint or --dst-endpoint"),
+        ("ls s3://b --endpoint-url http://h", "write --endpoint"),
+        ("cp a b --no-sign-request", "write --src-no-sign or --dst-no-sign"),
+        ("sync a b --size-only", "write --compare size"),
+        ("cp -r a b --transfers 16", "write --concurrency N"),
+        ("cp -r a b -P", "progress is shown on a terminal only; -q prints only errors"),
+        ("rm -rf s3://b/d", "leave it out: rm asks only on a terminal, and -y answers yes; --allow-empty accepts"),
+        ("cp --recursive=true a b", "write --recursive alone, or leave it out"),
+        ("rm --all-versions s3://b/d", "write --versions"),
+        ("ls --summarize s3://b", "`tradewind du URL` counts objects and sums sizes"),
+        ("sync -n a b", "write --dry-run to copy nothing, or --ignore-existing to replace nothing"),
+        ("stat s3://b", "name one object in it; cp, mv and rm take everything in it with -r"),
+    ],
+)
+def test_words_of_other_tools_get_a_hint(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert f"hint: {hint}" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""`rm` of several places and of lists, and what the commands say about an object in place of a directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.places import Place
+
+KINDS = ["versitygw", "moto", "gcs", "azure", "file"]
+
+
+def quick(*quick_kinds: str, kinds: list[str] = KINDS) -> list[object]:
+    """Return kinds of stores, the others than the quick ones marked slow."""
+    return [pytest.param(kind, marks=[] if kind in quick_kinds else [pytest.mark.slow]) for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", quick("moto", "file"))
+def test_rm_takes_several_places_and_one_that_is_missing_fails_alone(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there = place(kind)
+    for key in ("a", "b", "c", "d/x", "d/y", "e/x", "e/z.log", "f"):
+        there.put(key, key.encode())
+    flags, url = there.flags("src"), there.url
+    shown = command.run("rm", f"{url}/a", f"{url}/b", "--dry-run", *flags).expect(0)
+    assert shown.stdout.count("would delete ") == 2 and len(there.sizes()) == 8
+    done = command.run("rm", f"{url}/a", f"{url}/missing", f"{url}/b", f"{url}/a", *flags).expect(4)
+    assert "error: no object has this name: " in done.stderr and done.stdout.count("deleted ") == 2
+    assert "error: 1 of 3 objects could not be deleted" in done.stderr
+    command.run("rm", f"{url}/a", f"{url}/b", *flags).expect(3)
+    command.run("rm", f"{url}/a", f"{url}/b", "--allow-empty", *flags).expect(0)
+    command.run("rm", "-r", f"{url}/d", f"{url}/missing/", *flags).expect(4)
+    command.run("rm", f"{url}/c", f"{url}/e/*.log", *flags).expect(0)
+    assert sorted(there.sizes()) == ["e/x", "f"]
+    command.run("rm", "-r", "-q", f"{url}/e", "--older", "2001-01-01", *flags).expect(3)
+
+
+@pytest.mark.parametrize("kind", quick("versitygw", "file"))
+def test_rm_takes_a_list_of_names(place: Callable[[str], Place], command: Command, kind: str) -> None:
+    there = place(kind)
+    for key in ("d/a", "d/b", "d/x/c", "d/[*]", "e"):
+        there.put(key, key.encode())
+    flags, url = there.flags("src"), there.url
+    names = b"a\n\r\nx/c\r\n[*]\nmissing\n"
+    done = command.run("rm", "--json", f"{url}/d", "--files-from", "-", *flags, stdin=names).expect(4)
+    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["verdict"] for each in verdicts] == ["failed", "deleted", "deleted", "deleted"]
+    assert verdicts[0]["kind"] == "not_found"
+    urls = f"{url}/d/b\n{url}/e\n".encode()
+    command.run("rm", "--files-from", "-", *flags, stdin=urls).expect(0)
+    assert there.sizes() == {}
+    assert "not UTF-8" in command.run("rm", "--files-from", "-", *flags, stdin=b"\xff\n").expect(2).stderr
+
+
+def test_a_link_is_neither_followed_nor_deleted(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    done = command.run("rm", tmp_path / "file", tmp_path / "link").expect(2)
+    assert f"{tmp_path}/link is a symbolic link, and rm deletes only files" in done.stderr
+    listed = command.run("rm", tmp_path, "--files-from", "-", stdin=b"link\n../x\n").expect(4)
+    assert listed.stderr.count("error: ") == 3 and (tmp_path / "file").exists() and (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("kind", quick("moto", kinds=KINDS[:-1]))
+def test_an_object_in_place_of_a_directory_is_named_with_what_to_type(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there, other = place(kind), place("file")
+    there.put("d/a", b"content")
+    other.put("a", b"content")
+    flags, url = there.flags("src"), there.url
+
+    def said(code: int, *words: str) -> str:
+        return command.run(*words, *flags).expect(code).stderr
+
+    is_object = f"error: {url}/d/a is an object, not a directory\nhint: "
+    assert f"{is_object}leave out the slash at its end: tradewind ls {url}/d/a" in said(3, "ls", f"{url}/d/a/")
+    assert f"{is_object}leave out the slash at its end: tradewind du {url}/d/a" in said(3, "du", f"{url}/d/a/")
+    assert f"{is_object}to delete one object: tradewind rm {url}/d/a" in said(3, "rm", "-r", f"{url}/d/a")
+    assert f"{is_object}check compares directories" in said(3, "check", f"{url}/d/a", other.url)
+    reverse = command.run("check", other.url, f"{url}/d/a", *there.flags("dst")).expect(3).stderr
+    assert f"{is_object}check compares directories" in reverse
+    missing = command.run("check", other.url, f"{url}/missing", *there.flags("dst")).expect(6).stderr
+    assert f"hint: nothing exists at {url}/missing/: check the name" in missing
+    assert f"{url}/d is a directory, not an object" in said(3, "cat", f"{url}/d")
+    assert f"hint: to print the objects in it: tradewind cat '{url}/d/*'" in said(3, "cat", f"{url}/d")
+    assert "it is a directory; add -r" in said(3, "rm", f"{url}/d")
+    assert f"nothing exists at {url}/d/missing/" in said(3, "rm", "-r", f"{url}/d/missing")
