@@ -16,7 +16,7 @@ use crate::limits::{POOL_CHECK_INTERVAL, POOL_RETRY_PAUSE};
 use crate::proxy::Shared;
 use rustls::ClientConfig;
 use socket2::SockRef;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -192,12 +192,7 @@ impl Pools {
         if config.limits.pool == 0 {
             return Self::default();
         }
-        let routes = config.listeners.iter().flat_map(|listener| &listener.routes).chain(&config.routes);
-        let first: BTreeSet<_> = routes.map(|route| &route.through).chain([&config.default_route]).collect();
-        let relayed = config.listeners.iter().any(|listener| listener.way == crate::config::Way::Hop);
-        // A proxy that others route through may dial any of its proxies next.
-        let is_next = |name: &String| relayed || first.iter().any(|through| through.first() == Some(name));
-        let pools = config.proxies.iter().filter(|(name, _)| is_next(name)).map(|(name, address)| {
+        let pools = config.proxies.iter().map(|(name, address)| {
             let choice = Choice {
                 address: address.clone(),
                 congestion_control: config.congestion_control.clone(),
