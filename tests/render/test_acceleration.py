@@ -17,19 +17,19 @@ def test_rates_have_units_and_no_exponent() -> None:
 def test_ready_connections_show_what_they_gain() -> None:
     pools = (
         PoolState(
-            "home", "site-a-1", 4, taken=9, missed=1, dead=2, first_byte_ms_taken=401, first_byte_ms_missed=768.4
+            "home", "a-1", 4, taken=9, missed=1, dead=2, first_byte_ms_taken=401, first_byte_ms_missed=768.4
         ),
-        PoolState("site-a-1", "site-b-1", 0, missed=1, first_byte_ms_missed=640),
-        PoolState("site-a-1", "site-c-1", taken=1),
+        PoolState("a-1", "b-1", 0, missed=1, first_byte_ms_missed=640),
+        PoolState("a-1", "c-1", taken=1),
     )
     state = AccelerationState("one", "running", 0, 0, pools=pools)
     assert [line.strip() for line in acceleration_lines(state) if line.strip().startswith("hop")] == [
-        "hop home → site-a-1  9 of 10 flows took a ready connection, 2 broke unused; first byte after 401 ms, else 768 ms",
-        "hop site-a-1 → site-b-1  0 of 1 flow took a ready connection; first byte after 640 ms",
-        "hop site-a-1 → site-c-1  1 of 1 flow took a ready connection",
+        "hop home → a-1  9 of 10 flows took a ready connection, 2 broke unused; first byte after 401 ms, else 768 ms",
+        "hop a-1 → b-1  0 of 1 flow took a ready connection; first byte after 640 ms",
+        "hop a-1 → c-1  1 of 1 flow took a ready connection",
     ]
     metrics = list(prometheus_lines([state]))
-    labels = 'acceleration="one",start="home",end="site-a-1"'
+    labels = 'acceleration="one",start="home",end="a-1"'
     assert f'tradewind_acceleration_hop_flows_total{{{labels},source="taken"}} 9' in metrics
     assert f'tradewind_acceleration_hop_first_byte_seconds{{{labels},source="taken"}} 0.401' in metrics
     assert f"tradewind_acceleration_hop_dead_total{{{labels}}} 2" in metrics
