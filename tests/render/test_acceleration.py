@@ -16,9 +16,7 @@ def test_rates_have_units_and_no_exponent() -> None:
 
 def test_ready_connections_show_what_they_gain() -> None:
     pools = (
-        PoolState(
-            "home", "a-1", 4, taken=9, missed=1, dead=2, first_byte_ms_taken=401, first_byte_ms_missed=768.4
-        ),
+        PoolState("home", "a-1", 4, taken=9, missed=1, dead=2, first_byte_ms_taken=401, first_byte_ms_missed=768.4),
         PoolState("a-1", "b-1", 0, missed=1, first_byte_ms_missed=640),
         PoolState("a-1", "c-1", taken=1),
     )
