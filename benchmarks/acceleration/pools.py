@@ -49,8 +49,8 @@ SETTINGS = (
     Setting("two proxies, pool, bbr", 4, control="bbr"),
 )
 SIZES = (1, 100_000, 1_000_000)
-POOLS = (0, 1, 2, 4, 8, 16)
-BURSTS = (4, 16)
+POOLS = (0, 1, 2, 4, 8)
+BURSTS = (4, 8)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Extent:
 
     settings: Sequence[Setting] = SETTINGS
     sizes: Sequence[int] = SIZES
-    flows: int = 9
+    flows: int = 7
     """Flows of a size, one after the other."""
     pools: Sequence[int] = POOLS
     bursts: Sequence[int] = BURSTS

@@ -5,7 +5,7 @@ use crate::conn::{Conn, set_options};
 use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
 use crate::hops::Source;
-use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN};
+use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN, TLS_BUFFER_BYTES};
 use crate::lookup::look_up;
 use crate::own::leads_here;
 use crate::pool::Opened;
@@ -121,7 +121,9 @@ pub(crate) async fn open_hop(shared: &Shared, name: &str, address: &Destination)
     let server = ServerName::try_from(name.to_owned()).map_err(|error| broken(&error))?;
     let tcp = connect_proxy(shared, name, address).await?;
     let (identity, at) = (tls.client(), Instant::now());
-    let stream = TlsConnector::from(identity.clone()).connect(server, tcp).await.map_err(|error| broken(&error))?;
+    let connecting = TlsConnector::from(identity.clone()).connect(server, tcp);
+    let mut stream = connecting.await.map_err(|error| broken(&error))?;
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
     Ok(Opened { stream: Box::new(TlsStream::from(stream)), identity, at })
 }
 

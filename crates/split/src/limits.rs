@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
 /// so that a slow reader slows its sender down. An idle connection holds none.
 pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
+/// Most sealed bytes of a connection that wait for the kernel, beside those of the relay: as many as one relay buffer, so
+/// that each is handed to the kernel at once. With the 64 KiB of rustls, a pair of proxies took 5 to 10% more CPU time
+/// (docs/decisions/0050-ready-connections.md). An idle connection holds none.
+pub const TLS_BUFFER_BYTES: usize = 256 << 10;
 /// Free relay buffers that each thread keeps for its next connection; further ones are freed.
 pub const RELAY_BUFFERS_PER_THREAD_MAX: usize = 4;
 /// Most buffers that one direction moves before the other direction and other connections get their turn.

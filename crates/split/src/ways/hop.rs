@@ -4,7 +4,7 @@
 use super::Opened;
 use crate::conn::Conn;
 use crate::header::Request;
-use crate::limits::KEPT_READY_MAX;
+use crate::limits::{KEPT_READY_MAX, TLS_BUFFER_BYTES};
 use crate::proxy::Shared;
 use crate::refusal::{Cause, Refusal};
 use std::time::Duration;
@@ -28,7 +28,8 @@ pub(crate) async fn identify(shared: &Shared, tcp: TcpStream) -> Result<Known, R
     let accepted = within(shared.config.limits.request_timeout(), async {
         accepted.await.map_err(|error| stranger(error.to_string()))
     });
-    let accepted = accepted.await?;
+    let mut accepted = accepted.await?;
+    accepted.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
     let certificates = accepted.get_ref().1.peer_certificates();
     let name = certificates.and_then(|certificates| tls.peer_name(certificates));
     let name = name.ok_or_else(|| stranger("a proxy without a name".to_owned()))?;
