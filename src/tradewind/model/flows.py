@@ -56,7 +56,7 @@ MBITS_PER_GBIT = 1e3
 #: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
 COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
 #: Connections that are kept ready for each hop, and most of them (crates/split).
-POOL, POOL_MAX = 4, 64
+POOL, POOL_MAX = 8, 64
 PERIOD = "30d"
 """Period of a file that has none."""
 
