@@ -16,8 +16,9 @@ def pools_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     note = (
         f"Not of the paper. A client asks a server {RTT_MS:g} ms away for a number of bytes, over a new connection "
         f"each time, directly or through two proxies {between_ms:g} ms apart with mutual TLS between them. Flows "
-        "come one at a time, 1.5 s apart. *Cold* is the first flow, for which no connection is ready; *warm* is the "
-        "median of those after it. Times are from the start of the client's connection, in ms; medians of all rounds."
+        "come one at a time, 1.5 s apart. *Cold* is the first flow of new processes, whose first handshakes take "
+        "longer; no connection is ready for it. *Warm* is the median of those after it. Times are from the start of "
+        "the client's connection, in ms; medians of all rounds."
     )
     lines = ["### Short flows and connections that are ready", "", wrapped(note), ""]
     single = [row for row in rows if "setting" in row]
