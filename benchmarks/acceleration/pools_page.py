@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.acceleration.page import wrapped
-from tradewind.acceleration.scene import POSITIONS_MS, RTT_MS
+from tradewind.acceleration.scene import LINK_MBPS, POSITIONS_MS, RTT_MS
 
 
 def pools_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -18,7 +18,7 @@ def pools_section(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"each time, directly or through two proxies {between_ms:g} ms apart with mutual TLS between them. Flows "
         "come one at a time, 1.5 s apart. *Cold* is the first flow of new processes, whose first handshakes take "
         "longer; no connection is ready for it. *Warm* is the median of those after it. Times are from the start of "
-        "the client's connection, in ms; medians of all rounds."
+        f"the client's connection, in ms; medians of all rounds. Links carry {LINK_MBPS:.0f} Mbit/s."
     )
     lines = ["### Short flows and connections that are ready", "", wrapped(note), ""]
     single = [row for row in rows if "setting" in row]
