@@ -1,7 +1,7 @@
 """``python -m benchmarks.acceleration [FIGURE…]``: figures of the CloudPilot paper.
 
-Figs. 7 to 14 are simulated. Figs. 3, 4 and 15 are measured in the emulated WAN, which needs root. `large` is not of the
-paper, and runs only if it is named.
+Figs. 7 to 14 are simulated. Figs. 3, 4 and 15, and `pools`, are measured in the emulated WAN, which needs root. `pools`
+and `large` are not of the paper; `large` runs only if it is named.
 """
 
 from __future__ import annotations

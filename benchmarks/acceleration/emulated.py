@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.acceleration.fct import EXPERIMENTS, WAYS, measure_experiments
+from benchmarks.acceleration.pools import QUICK as QUICK_POOLS
+from benchmarks.acceleration.pools import Extent, measure_pools
 from benchmarks.acceleration.rates import (
     CLOUDS_FILE,
     FIGURE_3,
@@ -27,7 +29,9 @@ from benchmarks.acceleration.run import read_rtt
 from benchmarks.measure import load
 from testbed.sky import unavailable
 
-FIGURES = ("fig3", "fig4", "fig15")
+POOLS = "pools"
+"""Not of the paper: short flows, with and without connections that are kept ready."""
+FIGURES = ("fig3", "fig4", "fig15", POOLS)
 QUICK_SIZE = 0.02
 """Share of the full size of a flow."""
 
@@ -84,6 +88,8 @@ def _rows(chosen: Sequence[str], grid: Path, done: set[str], rounds: int, quick:
                 places = read_rtt(grid)
                 sampled = sampled_tuples(places, 2 if quick else TUPLES)
                 yield from measure_rates(figure, sampled, FIGURE_4, places_rtt(places), timing, done, round_)
+            elif figure == POOLS:
+                yield from measure_pools(QUICK_POOLS if quick else Extent(), done, round_)
             else:
                 experiments, plans = (EXPERIMENTS[:1], WAYS[1:2]) if quick else (EXPERIMENTS, WAYS)
                 size = QUICK_SIZE if quick else 1.0

@@ -1,4 +1,4 @@
-"""Sections of the page for Figs. 3, 4 and 15, from the rows that were measured in the emulated WAN."""
+"""Sections of the page for Figs. 3, 4 and 15 and for short flows, from the rows measured in the emulated WAN."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.acceleration import fct, rates
 from benchmarks.acceleration.chains import version
 from benchmarks.acceleration.page import Page, wrapped
+from benchmarks.acceleration.pools_page import pools_section
 from benchmarks.plots import Axis, curves
 from benchmarks.tables import machine
 from testbed.servers.install import InstallError
@@ -29,8 +30,9 @@ def sections(rows: Sequence[Row], *, quick: bool) -> Page:
     if not rows:
         return Page("")
     parts, plots = [_head(rows, quick)], {}
-    by_figure = {name: [row for row in rows if row["figure"] == name] for name in ("fig3", "fig4", "fig15")}
-    for name, section in (("fig3", _figure_3), ("fig4", _figure_4), ("fig15", _figure_15)):
+    by_figure = {name: [row for row in rows if row["figure"] == name] for name in ("fig3", "fig4", "fig15", "pools")}
+    chosen = ("fig3", _figure_3), ("fig4", _figure_4), ("fig15", _figure_15), ("pools", pools_section)
+    for name, section in chosen:
         if by_figure[name]:
             parts.append("\n".join([*section(by_figure[name]), ""]))
     if by_figure["fig4"]:

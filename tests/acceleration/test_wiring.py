@@ -15,12 +15,15 @@ from tradewind.acceleration.wiring import (
     groups_of,
     home_program,
     joined_name,
+    listener_key,
     proxy_program,
+    sharing,
     wires_of,
 )
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.errors import ConfigError
 from tradewind.model.flows import flows_from_document
+from tradewind.model.records import replace
 from tradewind.model.split import SplitStatus, SplitTraffic
 from tradewind.placement.plan import FlowPlan, PlacedProxy, PlacementPlan
 
@@ -75,27 +78,58 @@ def test_other_machines_connect_with_networks_or_tokens() -> None:
     assert (listener.way, listener.tokens) == ("socks5", {"ann": "0" * 64})
 
 
-def test_flows_to_one_destination_take_one_path_with_their_own_ways_in() -> None:
+def test_flows_to_one_destination_take_their_own_paths_if_listeners_tell_them_apart() -> None:
+    down = {**FLOW, "name": "down", "source": FLOW["destination"], "destination": "here", "size": "3 GB"}
+    path = PlacedProxy("aws:a", 0), PlacedProxy("aws:b", 0)
+    wires = placed(FLOW, {**FLOW, "name": "second"}, {**down, "way_in": "socks5"}, path=path)
+    assert [(each.name, each.through) for each in wires] == [
+        ("up", ("aws-a-1", "aws-b-1")),
+        ("second", ("aws-a-1", "aws-b-1")),
+        ("down", ("aws-b-1", "aws-a-1")),
+    ]
+    assert not any(sharing(each, wires) for each in wires)
+    paths = {each.name: each.through for each in wires} | {"second": ()}
+    home = home_program(wires, paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0, 7)
+    assert [(listener.way, [route.through for route in listener.routes]) for listener in home.listeners] == [
+        ("forward", [("aws-a-1", "aws-b-1")]),
+        ("forward", [()]),
+        ("socks5", [("aws-b-1", "aws-a-1")]),
+    ]
+    assert len({listener.name for listener in home.listeners}) == 3
+    assert (home.allow, home.routes, home.limits.pool) == (("10.0.0.9:80",), (), 7)
+    again = home_program(wires[1:], paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0)
+    assert [each.name for each in again.listeners] == [each.name for each in home.listeners[1:]]
+
+
+@pytest.mark.parametrize(
+    ("ways", "shared"),
+    [
+        (({"way_in": "sni"}, {"way_in": "sni"}), True),
+        (({"way_in": "socks5"}, {"way_in": "socks5", "listen": "127.0.0.1:9"}), False),
+        (({"way_in": "socks5", "tokens": {"a": "0" * 64}}, {"way_in": "socks5", "tokens": {"b": "0" * 64}}), False),
+        (({"way_in": "run"}, {"way_in": "run"}), True),
+        (({"way_in": "run"}, {"way_in": "transparent"}), False),
+        (({"listen": "127.0.0.1:9"}, {"listen": "127.0.0.1:9"}), True),
+        (({}, {}), False),
+    ],
+)
+def test_flows_that_nothing_tells_apart_take_one_path(ways: tuple[dict[str, Any], ...], shared: bool) -> None:
     big = {**FLOW, "name": "down", "source": FLOW["destination"], "destination": "here", "size": "3 GB"}
     path = PlacedProxy("aws:a", 0), PlacedProxy("aws:b", 0)
-    wires = placed(FLOW, {**big, "way_in": "socks5"}, {**FLOW, "name": "other", "destination": "h:2"}, path=path)
-    assert [(each.name, each.target, each.through) for each in wires] == [
-        # The largest flow is a download, so the path begins at its end.
-        ("up", "10.0.0.9:80", ("aws-b-1", "aws-a-1")),
-        ("down", "10.0.0.9:80", ("aws-b-1", "aws-a-1")),
-        ("other", "h:2", ("aws-a-1", "aws-b-1")),
-    ]
-    paths = {each.name: each.through for each in wires}
-    home = home_program(wires, paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0)
-    assert [listener.way for listener in home.listeners] == ["forward", "socks5", "forward"]
-    assert [route.destination for route in home.routes] == list(home.allow) == ["10.0.0.9:80", "h:2"]
+    wires = placed({**FLOW, **ways[0]}, {**big, **ways[1]}, path=path)
+    up, down = wires
+    assert sharing(up, wires) == (("down",) if shared else ())
+    # The largest of those that share is a download, so the path begins at its end.
+    assert up.through == (("aws-b-1", "aws-a-1") if shared else ("aws-a-1", "aws-b-1"))
+    assert down.through == ("aws-b-1", "aws-a-1")
 
 
-def test_flows_to_one_destination_are_counted_once() -> None:
-    wires = wire("x", "h:1", "aws-a-1"), wire("y", "h:1", "aws-a-1"), wire("z", "h:2")
+def test_flows_are_counted_by_listener_and_those_that_share_one_together() -> None:
+    wires = (*(replace(wire(name, "h:1", "aws-a-1"), listen="127.0.0.1:9") for name in "xy"), wire("z", "h:1"))
+    ours = listener_key(wires[0]).name
     counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
     for second, moved in ((1.0, 1_000_000), (2.0, 2_000_000)):
-        traffic = (SplitTraffic(("aws-a-1",), 1, moved, 0, "h:1"),)
+        traffic = (SplitTraffic(("aws-a-1",), 1, moved, 0, "h:1", ours),)
         counts.count(wires, SplitStatus("running", (), 0, 1, 0, 0, 0, {}, moved, 0, traffic, {}), second)
     x, y, z = counts.states(wires, {}, {})
     assert (x.shared_with, y.shared_with, z.shared_with) == (("y",), ("x",), ())
@@ -111,7 +145,8 @@ def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:
     assert (set(entry.allow), entry.proxies) == ({"h:1", "h:2"}, {"aws-b-1": "10.0.0.2:5"})
     assert (last.allow, last.proxies) == (("h:1",), {})
     home = home_program(wires, {each.name: each.through for each in wires}, addresses, 1.0)
-    assert [(route.destination, route.through) for route in home.routes] == [(w.target, w.through) for w in wires]
+    routes = [route for listener in home.listeners for route in listener.routes]
+    assert [(route.destination, route.through) for route in routes] == [(w.target, w.through) for w in wires]
     assert (home.allow, home.proxies) == (("h:1", "h:2"), addresses)
 
 

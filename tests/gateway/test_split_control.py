@@ -19,6 +19,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import FleetOwner, JoinToken
 from tradewind.gateway.process import STOP_S, GatewayProcess
 from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.records import replace
 from tradewind.model.split import SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitStatus
 
 BINARY = find_gateway()
@@ -235,3 +236,28 @@ def test_a_program_that_would_be_unsafe_is_refused(program: SplitProgram, reason
         assert TOKEN not in str(refused.value) and refused.value.hint
     finally:
         process.stop()
+
+
+def test_flows_take_ready_connections_and_the_metrics_show_it(
+    fleet: dict[str, GatewayClient], stack: ExitStack
+) -> None:
+    listener, to = server(stack)
+    entry, exit_ = fleet["entry"], fleet["exit"]
+    hop = exit_.put_split(exit_program(to)).listening[0]
+    program = entry_program(hop, to)
+    named = replace(program.listeners[0], name="mine", routes=(SplitRoute(to, ("exit",)),))
+    (proxy,) = entry.put_split(replace(program, listeners=(named,), limits=SplitLimits(pool=2))).listening
+    for number in range(2):
+        client, far = opened(stack, proxy, to, listener)
+        far.sendall(BLOCK[:1])
+        assert received(client, 1) == BLOCK[:1]
+        status = until(entry, lambda status: status.hops["exit"].ready == 2)
+        assert (status.hops["exit"].missed, status.hops["exit"].taken) == (1, number)
+    assert (status.hops["exit"].first_byte_ms_taken or 0) > 0 and (status.hops["exit"].first_byte_ms_missed or 0) > 0
+    assert [(each.listener, each.through, each.connections) for each in status.traffic] == [("mine", ("exit",), 2)]
+    assert 'tradewind_split_hop_flows_total{to="exit",source="taken"} 1\n' in entry.metrics()
+    until(exit_, lambda status: (status.open, status.waiting) == (2, 2))
+    # Nothing that is only ready keeps a proxy from ending.
+    ended = entry.end_split(0)
+    assert ended.state == "ended" and ended.hops["exit"].ready == 0
+    assert until(exit_, lambda status: status.waiting == 0).unused == 2

@@ -19,6 +19,7 @@ period = "1d"
 regions = ["aws:us-east-1"]
 machine_time = "6h"
 max_instances = 2
+pool = 9
 window = "3 MB"
 
 [[flow]]
@@ -59,6 +60,7 @@ def test_a_file_is_read_with_its_amounts(tmp_path: Path) -> None:
     path.write_text(FILE)
     flows = read_flows(path)
     assert (flows.budget_usd, flows.period_s, flows.machine_s, flows.max_instances) == (5, 86_400, 21_600, 2)
+    assert flows.pool == 9
     assert (flows.regions, flows.window_bytes) == ((Region("aws", "us-east-1"),), 3_000_000)
     backup, images = flows.flows
     assert (backup.times, backup.period_bytes, backup.destination.rate_mbps) == (4, 8e9, 1000)

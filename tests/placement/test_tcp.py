@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tradewind.model.records import replace
 from tradewind.placement.tcp import Hop, completion_s, hop_mbps, loss_limited_mbps, part_of_loss
 
 
@@ -60,3 +61,10 @@ def test_the_time_grows_with_the_size() -> None:
 
 def test_the_parts_of_a_path_lose_as_much_as_the_whole() -> None:
     assert 1 - (1 - part_of_loss(0.02, 0.3)) * (1 - part_of_loss(0.02, 0.7)) == pytest.approx(0.02)
+
+
+def test_a_hop_between_proxies_opens_faster_if_it_is_ready() -> None:
+    hop = Hop(100, 64e6, is_between_proxies=True)
+    assert (Hop(100, 64e6).open_s, hop.open_s) == pytest.approx((0.1, 0.3))
+    # The request and its answer are left.
+    assert replace(hop, is_ready=True).open_s == pytest.approx(0.1)

@@ -47,6 +47,18 @@ def test_all_flows_of_a_placement_arrive(tmp_path: Path, monkeypatch: pytest.Mon
     assert "Table: total completion time, 3 servers" in (tmp_path / "out" / "acceleration.md").read_text()
 
 
+@pytest.mark.alone
+def test_short_flows_are_measured_with_and_without_ready_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {row["key"]: row for row in run(["pools"], tmp_path, monkeypatch)}
+    without, with_pool = rows["pools/two proxies/1/0"], rows["pools/two proxies, pool/1/0"]
+    assert (without["taken"], without["missed"]) == (0, 3)
+    assert (with_pool["taken"], with_pool["missed"], with_pool["dead"]) == (2, 1, 0)
+    page = (tmp_path / "out" / "acceleration.md").read_text()
+    assert "### Short flows and connections that are ready" in page and "| two proxies, pool |" in page
+
+
 def test_predictions_are_one_window_per_round_trip_of_the_slowest_hop() -> None:
     # 2.875 MB in 100 ms are 230 Mbit/s. Between two proxies the window is large, so the link is the limit.
     assert predicted_mbps([100.0], 0.1) == pytest.approx(23.0)

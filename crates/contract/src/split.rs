@@ -76,6 +76,12 @@ pub struct SplitListener {
     /// Connections begin with a header of the PROXY protocol, version 2, that names the client.
     #[serde(default)]
     pub proxy_protocol: bool,
+    /// A name of your choice, under which its flows are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its own routes, before those of the program. Not for `hop`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<SplitRoute>,
 }
 
 /// The route of some destinations.
@@ -119,6 +125,15 @@ pub struct SplitLimits {
     /// Time that flows have to end when the proxy, or their listener, ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout_ms: Option<u32>,
+    /// Connections that are kept ready for each next proxy, 0 to 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<u32>,
+    /// A connection that is ready for longer is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool_age_ms: Option<u32>,
+    /// Without a flow to a next proxy for this time, the connections that are ready for it are closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool_idle_ms: Option<u32>,
 }
 
 /// The stage of a gateway's split proxy.
@@ -141,8 +156,11 @@ pub struct SplitStatus {
     pub state: SplitState,
     /// The bound addresses, `ip:port`, in the order of the listeners.
     pub listening: Vec<String>,
-    /// Connections that are open now.
+    /// Connections that are open now, without those that are `waiting`.
     pub open: u64,
+    /// Connections that other proxies keep ready for their next flows.
+    #[serde(default)]
+    pub waiting: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Flows that both sides closed.
@@ -151,6 +169,9 @@ pub struct SplitStatus {
     pub reset: u64,
     /// Flows that were reset because nothing moved.
     pub idle: u64,
+    /// Connections that another proxy kept ready and that ended without a flow.
+    #[serde(default)]
+    pub unused: u64,
     /// Refused connections by cause.
     pub refused: BTreeMap<String, u64>,
     /// Bytes from clients towards destinations.
@@ -172,10 +193,13 @@ pub struct SplitStatus {
     pub send_buffer_bytes_max: Option<u64>,
 }
 
-/// The established flows of one route to one destination.
+/// The established flows of one listener and route to one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitTraffic {
+    /// The name of the listener, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
     /// `host:port` as requested; null for the flows over one next proxy that are beyond the limit of pairs counted one by one.
     pub destination: Option<String>,
     /// The proxies after this one.
@@ -192,10 +216,29 @@ pub struct SplitTraffic {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitHop {
-    /// Connections opened to it.
+    /// Connections opened to it, those that were kept ready included.
     pub dialed: u64,
     /// Shortest time of a TCP handshake with it: about one round trip.
     pub connect_ms_min: f64,
     /// Latest time of a TCP handshake with it.
     pub connect_ms_last: f64,
+    /// Connections that are ready for flows now.
+    #[serde(default)]
+    pub ready: u64,
+    /// Flows that took a connection that was ready.
+    #[serde(default)]
+    pub taken: u64,
+    /// Flows that opened a connection themselves.
+    #[serde(default)]
+    pub missed: u64,
+    /// Connections that broke while they were ready, or before the answer to their first request.
+    #[serde(default)]
+    pub dead: u64,
+    /// Median time from the request of a client to the first byte from its destination, over the latest flows that took a
+    /// ready connection; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms_taken: Option<f64>,
+    /// The same over the latest flows that opened their connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms_missed: Option<f64>,
 }

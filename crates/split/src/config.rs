@@ -2,7 +2,7 @@
 
 use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::{Destination, Host};
-use crate::limits::{HOPS_MAX, LISTENERS_MAX, TOKENS_BYTES_MAX};
+use crate::limits::{HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, POOL_MAX, TOKENS_BYTES_MAX};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
 use crate::upstream::{Login, Upstream};
@@ -108,6 +108,12 @@ pub struct Listener {
     /// Connections begin with a header of the PROXY protocol, version 2, that names the client.
     #[serde(default)]
     pub proxy_protocol: bool,
+    /// A name of your choice, under which its flows are counted.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its own routes of destinations, before those of the configuration.
+    #[serde(default)]
+    pub routes: Vec<Route>,
 }
 
 impl Listener {
@@ -164,6 +170,12 @@ pub struct Limits {
     pub idle_timeout_ms: u64,
     /// After the order to stop, flows may end on their own for this time. Then they are reset.
     pub drain_timeout_ms: u64,
+    /// Connections that are kept ready for each next proxy. 0: none.
+    pub pool: usize,
+    /// A connection that is ready for longer is replaced.
+    pub pool_age_ms: u64,
+    /// Without a flow to a next proxy for this time, the connections that are ready for it are closed.
+    pub pool_idle_ms: u64,
 }
 
 impl Default for Limits {
@@ -178,6 +190,9 @@ impl Default for Limits {
             dial_timeout_ms: 10_000,
             idle_timeout_ms: 3_600_000,
             drain_timeout_ms: 30_000,
+            pool: 0,
+            pool_age_ms: 60_000,
+            pool_idle_ms: 120_000,
         }
     }
 }
@@ -193,6 +208,14 @@ impl Limits {
 
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_millis(self.idle_timeout_ms)
+    }
+
+    pub(crate) fn pool_age(&self) -> Duration {
+        Duration::from_millis(self.pool_age_ms)
+    }
+
+    pub(crate) fn pool_idle(&self) -> Duration {
+        Duration::from_millis(self.pool_idle_ms)
     }
 
     pub(crate) fn drain_timeout(&self) -> Duration {
@@ -222,7 +245,14 @@ impl Config {
         for name in self.names.values() {
             name.parse::<Host>().map(drop).or_else(fault)?;
         }
-        for through in self.routes.iter().map(|route| &route.through).chain([&self.default_route]) {
+        if self.limits.pool > POOL_MAX {
+            return fault(format!("`pool` is {}, and at most {POOL_MAX}", self.limits.pool));
+        }
+        if self.limits.pool_age() >= KEPT_READY_MAX {
+            return fault(format!("`pool_age_ms` is {}, and less than {KEPT_READY_MAX:?}", self.limits.pool_age_ms));
+        }
+        let routes = self.listeners.iter().flat_map(|listener| &listener.routes).chain(&self.routes);
+        for through in routes.map(|route| &route.through).chain([&self.default_route]) {
             self.check_route(through)?;
         }
         if !identified && !self.proxies.is_empty() {
@@ -263,6 +293,9 @@ impl Config {
         if listener.port == Some(0) {
             return fault("port 0 is no destination");
         }
+        if !listener.routes.is_empty() && listener.way == Way::Hop {
+            return fault("`hop` learns the route from the proxy, without `routes`");
+        }
         if listener.proxy_protocol && listener.way == Way::Hop {
             return fault("`hop` learns the client from the proxy, without `proxy_protocol`");
         }
@@ -292,9 +325,10 @@ impl Config {
         name.map_or(destination.clone(), |host| Destination { host, port: destination.port })
     }
 
-    /// The proxies between this one and a destination.
-    pub(crate) fn route(&self, destination: &Destination) -> Vec<String> {
-        let found = self.routes.iter().find(|route| route.destination.matches(destination));
+    /// The proxies between this one and the destination of a listener's client.
+    pub(crate) fn route(&self, listener: &Listener, destination: &Destination) -> Vec<String> {
+        let mut routes = listener.routes.iter().chain(&self.routes);
+        let found = routes.find(|route| route.destination.matches(destination));
         found.map_or(&self.default_route, |route| &route.through).clone()
     }
 }
@@ -320,6 +354,8 @@ mod tests {
             tokens: Some(TokenSource::File(file.path().to_owned())),
             clients: Vec::new(),
             proxy_protocol: false,
+            name: None,
+            routes: Vec::new(),
         };
         listener.read_tokens()
     }

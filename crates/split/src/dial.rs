@@ -4,9 +4,11 @@ use crate::allow::Pattern;
 use crate::conn::{Conn, set_options};
 use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
-use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT};
+use crate::hops::Source;
+use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN, TLS_BUFFER_BYTES};
 use crate::lookup::look_up;
 use crate::own::leads_here;
+use crate::pool::Opened;
 use crate::proxy::Shared;
 use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
@@ -14,19 +16,25 @@ use crate::upstream::{self, Upstream};
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
+/// The far side of a flow, and where the connection to the next proxy came from, if it goes through one.
+pub(crate) type Far = (Conn, Option<Source>);
+
 /// Establishes the far side within the dial timeout.
-pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
+pub(crate) async fn establish(shared: &Arc<Shared>, request: &Request) -> Result<Far, Refusal> {
     let timeout = shared.config.limits.dial_timeout().min(Duration::from_millis(request.within_ms.into()));
     let deadline = Instant::now() + timeout;
     let established = async {
-        let Some((next, rest)) = request.route.split_first() else { return direct(shared, request).await };
+        let Some((next, rest)) = request.route.split_first() else {
+            return Ok((direct(shared, request).await?, None));
+        };
         match shared.config.upstreams.get(next) {
-            Some(proxy) => outside(shared, next, proxy, &request.destination).await,
+            Some(proxy) => Ok((outside(shared, next, proxy, &request.destination).await?, None)),
             None => through(shared, next, Request { route: rest.to_vec(), ..request.clone() }, deadline).await,
         }
     };
@@ -92,7 +100,7 @@ async fn connect_proxy(shared: &Shared, name: &str, address: &Destination) -> Re
     for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
         tcp = connect(shared, address).await.map_err(|error| Refusal::new(Cause::Hop, format!("{name}: {error}")));
         if tcp.is_ok() {
-            shared.hop_connected(name, started.elapsed());
+            shared.hop(name, |hop| hop.connected(started.elapsed()));
             break;
         }
     }
@@ -106,21 +114,76 @@ async fn outside(shared: &Shared, name: &str, proxy: &Upstream, to: &Destination
     Ok(Conn::Plain(tcp))
 }
 
+/// Opens a connection to a proxy of the fleet, TLS included.
+pub(crate) async fn open_hop(shared: &Shared, name: &str, address: &Destination) -> Result<Opened, Refusal> {
+    let broken = |error: &dyn std::fmt::Display| Refusal::new(Cause::Hop, format!("{name}: {error}"));
+    let tls = shared.tls.as_ref().ok_or_else(|| broken(&"this proxy has no identity"))?;
+    let server = ServerName::try_from(name.to_owned()).map_err(|error| broken(&error))?;
+    let tcp = connect_proxy(shared, name, address).await?;
+    let (identity, at) = (tls.client(), Instant::now());
+    let connecting = TlsConnector::from(identity.clone()).connect(server, tcp);
+    let mut stream = connecting.await.map_err(|error| broken(&error))?;
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+    Ok(Opened { stream: Box::new(TlsStream::from(stream)), identity, at })
+}
+
 /// Passes a request to the next proxy, and waits for its answer.
-async fn through(shared: &Shared, next: &str, mut request: Request, deadline: Instant) -> Result<Conn, Refusal> {
+async fn through(shared: &Arc<Shared>, next: &str, mut request: Request, deadline: Instant) -> Result<Far, Refusal> {
     let unknown = || Refusal::new(Cause::Route, format!("{next} is not a proxy of this one"));
+    let broken = |error: io::Error| Refusal::new(Cause::Hop, format!("{next}: {error}"));
     let address = shared.config.proxies.get(next).ok_or_else(unknown)?;
-    let tls = shared.tls.as_ref().ok_or_else(unknown)?;
-    let broken = |error: &dyn std::fmt::Display| Refusal::new(Cause::Hop, format!("{next}: {error}"));
-    let name = ServerName::try_from(next.to_owned()).map_err(|error| broken(&error))?;
-    let tcp = connect_proxy(shared, next, address).await?;
-    let stream = TlsConnector::from(tls.client()).connect(name, tcp).await.map_err(|error| broken(&error))?;
-    let mut stream = Box::new(TlsStream::from(stream));
+    if let Some(ready) = shared.pools.of(next).and_then(|pool| pool.take(shared)) {
+        // If it is broken, this flow has sent nothing over it yet but its request, and sends that again.
+        match ask_ready(ready, &mut request, deadline).await {
+            Ok(answer) => {
+                shared.hop(next, |hop| hop.used(Source::Taken));
+                return Ok((answered(next, answer)?, Some(Source::Taken)));
+            }
+            Err(error) => {
+                tracing::debug!(%error, next, "a connection that was ready is broken");
+                shared.pooled_died(next, 1);
+            }
+        }
+    }
+    let opened = open_hop(shared, next, address).await?;
+    shared.hop(next, |hop| hop.used(Source::Missed));
+    let answer = ask(opened.stream, &mut request, deadline).await.map_err(broken)?;
+    Ok((answered(next, answer)?, Some(Source::Missed)))
+}
+
+fn answered(next: &str, answer: Result<Conn, Cause>) -> Result<Conn, Refusal> {
+    answer.map_err(|cause| Refusal::new(cause, format!("{next} refused")))
+}
+
+/// As [`ask`], over a connection that was ready. The path may have lost it without a word, so that nothing is answered:
+/// then this fails soon.
+async fn ask_ready(ready: Opened, request: &mut Request, deadline: Instant) -> io::Result<Result<Conn, Cause>> {
+    acknowledged_within(&ready.stream, Some(POOL_ACKNOWLEDGED_WITHIN))?;
+    let answer = ask(ready.stream, request, deadline).await?;
+    if let Ok(Conn::Tls(stream)) = &answer {
+        acknowledged_within(stream, None)?;
+    }
+    Ok(answer)
+}
+
+#[cfg(target_os = "linux")]
+fn acknowledged_within(stream: &TlsStream<TcpStream>, time: Option<Duration>) -> io::Result<()> {
+    socket2::SockRef::from(stream.get_ref().0).set_tcp_user_timeout(time)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn acknowledged_within(_stream: &TlsStream<TcpStream>, _time: Option<Duration>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Sends a request to a proxy, and returns its answer.
+async fn ask(
+    mut stream: Box<TlsStream<TcpStream>>,
+    request: &mut Request,
+    deadline: Instant,
+) -> io::Result<Result<Conn, Cause>> {
     let left = deadline.saturating_duration_since(Instant::now()) * DIAL_SHARE_PERCENT / 100;
     request.within_ms = left.as_millis().try_into().unwrap_or(u32::MAX);
-    request.write(&mut stream).await.map_err(|error| broken(&error))?;
-    match header::read_answer(&mut stream).await.map_err(|error| broken(&error))? {
-        Ok(()) => Ok(Conn::Tls(stream)),
-        Err(cause) => Err(Refusal::new(cause, format!("{next} refused"))),
-    }
+    request.write(&mut stream).await?;
+    Ok(header::read_answer(&mut stream).await?.map(|()| Conn::Tls(stream)))
 }

@@ -2,9 +2,11 @@
 
 use crate::config::Config;
 use crate::entrance::entrances;
+use crate::pool::Pools;
 use crate::proxy::{Live, Shared};
 use crate::refusal::SplitError;
 use crate::status::{Status, Traffic};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -41,18 +43,25 @@ impl Handle {
         let (open, traffic) = (shared.admission.open(), shared.tallies.traffic());
         let sum = |of: fn(&Traffic) -> u64| traffic.iter().map(of).sum();
         let (bytes_up, bytes_down) = (sum(|each| each.bytes_up), sum(|each| each.bytes_down));
+        let ready: BTreeMap<_, _> = shared.pools.ready().collect();
         let counts = shared.counts();
+        let hops = counts.hops.iter().map(|(name, hop)| {
+            let ready = ready.get(name.as_str()).copied().unwrap_or_default();
+            (name.clone(), hop.hop(ready))
+        });
         Status {
-            open,
+            open: open.saturating_sub(counts.waiting),
+            waiting: counts.waiting,
             accepted: counts.accepted,
             closed: counts.closed,
             reset: counts.reset,
             idle: counts.idle,
+            unused: counts.unused,
             refused: counts.refused.clone(),
             bytes_up,
             bytes_down,
             traffic,
-            hops: counts.hops.clone(),
+            hops: hops.collect(),
         }
     }
 
@@ -74,7 +83,9 @@ impl Handle {
         current.admission.set_limits(config.limits.clone());
         self.0.drain.send_replace(config.limits.drain_timeout());
         let addresses = entrances.iter().map(|entrance| entrance.address).collect();
-        *current = Arc::new(Shared { config, entrances, addresses, ..Shared::clone(&current) });
+        let pools = Arc::new(Pools::new(&config, &current.pools));
+        current.pools.close_except(&pools);
+        *current = Arc::new(Shared { config, entrances, addresses, pools, ..Shared::clone(&current) });
         Ok(())
     }
 

@@ -10,7 +10,8 @@
 //! - The last proxy (*exit*) resolves and dials the destination. Its answer travels back, so that a refused connection
 //!   is refused at the client.
 //!
-//! One flow has one connection per hop: flows are never multiplexed.
+//! One flow has one connection per hop: flows are never multiplexed. Connections to the next proxy may be opened before
+//! a flow needs them.
 //!
 //! **Never an open relay**: every proxy checks the destination against its own [`allow::AllowList`], the exit once more
 //! after resolving the name. A proxy dials only the proxies of its own configuration; a request names them, and never
@@ -28,9 +29,11 @@ mod dial;
 mod entrance;
 mod handle;
 pub mod header;
+mod hops;
 pub mod limits;
 mod lookup;
 mod own;
+mod pool;
 pub mod proxy;
 pub mod proxy_protocol;
 pub mod refusal;

@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
 /// so that a slow reader slows its sender down. An idle connection holds none.
 pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
+/// Most sealed bytes of a connection that wait for the kernel, beside those of the relay: as many as one relay buffer, so
+/// that each is handed to the kernel at once. With the 64 KiB of rustls, a pair of proxies took 5 to 10% more CPU time
+/// (docs/decisions/0050-ready-connections.md). An idle connection holds none.
+pub const TLS_BUFFER_BYTES: usize = 256 << 10;
 /// Free relay buffers that each thread keeps for its next connection; further ones are freed.
 pub const RELAY_BUFFERS_PER_THREAD_MAX: usize = 4;
 /// Most buffers that one direction moves before the other direction and other connections get their turn.
@@ -48,7 +52,20 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub const KEEPALIVE_RETRIES: u32 = 6;
 /// Pause after the kernel refuses to accept a connection (out of files or memory).
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// Pairs of a route and a destination whose traffic is counted one by one; further ones are counted together.
+/// Most connections that are kept ready for each next proxy; a configuration with more is refused.
+pub const POOL_MAX: usize = 64;
+/// Interval at which connections that are ready are checked, and missing ones opened.
+pub const POOL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be opened before it was needed.
+pub const POOL_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Time in which the kernel of a next proxy must acknowledge a request over a connection that was ready. Then the
+/// connection is broken, and the flow opens another: the path may have lost it without a word.
+pub const POOL_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+/// Longest time that another proxy may keep a connection ready. Then it is closed. `pool_age_ms` must be less.
+pub const KEPT_READY_MAX: Duration = Duration::from_secs(600);
+/// Times to the first byte that are remembered for each next proxy, for their median.
+pub const FIRST_BYTES: usize = 64;
+/// Kinds of flows, by listener, route and destination, that are counted one by one; further ones are counted together.
 pub const TRAFFIC_MAX: usize = 1024;
 /// Most listeners of one proxy; a configuration with more is refused.
 pub const LISTENERS_MAX: usize = 64;

@@ -2,19 +2,21 @@
 
 use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
-use crate::conn::set_options;
+use crate::conn::{Conn, set_options};
 use crate::dial;
 use crate::entrance::{Door, Entrance, entrances};
 use crate::handle::Handle;
+use crate::hops::HopCounts;
 use crate::limits::{ACCEPT_RETRY_PAUSE, LISTENERS_MAX, LOOKUPS_MAX};
+use crate::pool::Pools;
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{End, relay};
-use crate::status::Hop;
 use crate::tls::HopTls;
 use crate::traffic::Tallies;
-use crate::ways;
+use crate::ways::{self, Opened};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,8 +30,10 @@ pub(crate) struct Counts {
     pub(crate) closed: u64,
     pub(crate) reset: u64,
     pub(crate) idle: u64,
+    pub(crate) waiting: usize,
+    pub(crate) unused: u64,
     pub(crate) refused: BTreeMap<Cause, u64>,
-    pub(crate) hops: BTreeMap<String, Hop>,
+    pub(crate) hops: BTreeMap<String, HopCounts>,
 }
 
 /// The state that all connections of a proxy share. A connection keeps the configuration with which it was accepted;
@@ -46,6 +50,7 @@ pub(crate) struct Shared {
     /// The places of name lookups.
     pub(crate) lookups: Arc<Semaphore>,
     pub(crate) tallies: Arc<Tallies>,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) counts: Arc<Mutex<Counts>>,
 }
 
@@ -54,8 +59,21 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn hop_connected(&self, name: &str, time: Duration) {
-        self.counts().hops.entry(name.to_owned()).or_default().connected(time.as_secs_f64() * 1e3);
+    /// Counts something about a next proxy.
+    pub(crate) fn hop(&self, name: &str, count: impl FnOnce(&mut HopCounts)) {
+        count(self.counts().hops.entry(name.to_owned()).or_default());
+    }
+
+    /// Counts connections to a next proxy that broke while they were ready.
+    pub(crate) fn pooled_died(&self, name: &str, count: usize) {
+        if count > 0 {
+            self.hop(name, |hop| hop.died(count));
+        }
+    }
+
+    /// The index of the listener of an entrance, which a new configuration may have closed.
+    fn entrance(&self, id: u64) -> Option<usize> {
+        self.entrances.iter().position(|each| each.id == id)
     }
 
     fn refuse(&self, refusal: &Refusal) {
@@ -69,6 +87,7 @@ impl Shared {
             End::Closed => counts.closed += 1,
             End::Reset => counts.reset += 1,
             End::Idle => counts.idle += 1,
+            End::Unused => counts.unused += 1,
         }
     }
 }
@@ -111,7 +130,8 @@ impl Proxy {
         let drain = watch::Sender::new(config.limits.drain_timeout());
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         let (tallies, counts) = (Arc::default(), Arc::default());
-        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, counts };
+        let pools = Arc::new(Pools::new(&config, &Pools::default()));
+        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, pools, counts };
         let (sender, added) = mpsc::channel(LISTENERS_MAX);
         let live = Live { current: RwLock::new(Arc::new(shared)), added: sender, drain };
         Ok(Self { live: Arc::new(live), doors, added })
@@ -126,6 +146,13 @@ impl Proxy {
     /// as all are if this future is dropped.
     pub async fn run(self, stop: CancellationToken) {
         let Self { live, doors, mut added } = self;
+        let _pools = ClosePools(live.clone());
+        let closing = async {
+            stop.cancelled().await;
+            live.current().pools.close();
+            std::future::pending::<()>().await
+        };
+        let mut closing = pin!(closing);
         let mut accepting = JoinSet::new();
         for door in doors {
             accepting.spawn(accept(live.clone(), door, stop.clone()));
@@ -133,6 +160,7 @@ impl Proxy {
         loop {
             tokio::select! {
                 biased;
+                () = &mut closing => {}
                 Some(door) = added.recv() => drop(accepting.spawn(accept(live.clone(), door, stop.clone()))),
                 ended = accepting.join_next() => if ended.is_none() { break },
             }
@@ -140,17 +168,29 @@ impl Proxy {
     }
 }
 
+/// Closes the pools when the proxy ends, however it ends.
+struct ClosePools(Arc<Live>);
+
+impl Drop for ClosePools {
+    fn drop(&mut self) {
+        self.0.current().pools.close();
+    }
+}
+
 /// Accepts the connections of one listener. Flows run in the set, so that they end with it.
 async fn accept(live: Arc<Live>, door: Door, stop: CancellationToken) {
     let mut flows = JoinSet::new();
     let Door { id, listener, closed } = door;
+    // Cancelled also if this future is dropped.
+    let closing = CancellationToken::new();
+    let _closing = closing.clone().drop_guard();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             () = closed.cancelled() => break,
             Some(_ended) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((tcp, client)) => drop(flows.spawn(serve(live.current(), id, tcp, client))),
+                Ok((tcp, client)) => drop(flows.spawn(serve(live.clone(), id, tcp, client, closing.clone()))),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
@@ -159,6 +199,7 @@ async fn accept(live: Arc<Live>, door: Door, stop: CancellationToken) {
         }
     }
     drop(listener);
+    closing.cancel();
     let ended = async { while flows.join_next().await.is_some() {} };
     tokio::select! {
         () = ended => {}
@@ -180,33 +221,76 @@ async fn drained(mut timeout: watch::Receiver<Duration>) {
     }
 }
 
-async fn serve(shared: Arc<Shared>, entrance: u64, tcp: TcpStream, client: SocketAddr) {
+async fn serve(live: Arc<Live>, entrance: u64, tcp: TcpStream, client: SocketAddr, closing: CancellationToken) {
+    let shared = live.current();
     // A new configuration may have closed the listener just now.
-    let Some(index) = shared.entrances.iter().position(|each| each.id == entrance) else {
-        return crate::conn::Conn::Plain(tcp).reset();
-    };
+    let Some(index) = shared.entrance(entrance) else { return Conn::Plain(tcp).reset() };
     shared.counts().accepted += 1;
-    match flow(&shared, index, tcp, client).await {
+    let ended = match shared.config.listeners[index].way {
+        Way::Hop => from_proxy(&live, &shared, index, tcp, client, &closing).await,
+        _ => from_client(&shared, index, tcp, client).await,
+    };
+    match ended {
         Ok(end) => shared.ended(end),
         Err(refusal) => shared.refuse(&refusal),
     }
 }
 
-/// Runs one flow. A refused client has got its answer when this returns.
-async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
+/// Runs the flow of a client. A refused client has got its answer when this returns.
+async fn from_client(shared: &Arc<Shared>, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
     let (listener, tokens) = (&shared.config.listeners[index], shared.entrances[index].tokens.as_ref());
-    let admitted = admit(shared, listener, &tcp, peer);
-    let (_places, opening) = match admitted {
-        Ok(places) => places,
-        Err(refusal) => {
-            crate::conn::Conn::Plain(tcp).reset();
-            return Err(refusal);
-        }
-    };
-    // Boxed, so that the memory of both is free while bytes are relayed.
+    let (tcp, _places, opening) = admit(shared, listener, tcp, peer)?;
+    // Boxed, so that its memory is free while bytes are relayed.
     let opened = Box::pin(ways::open(shared, listener, tokens, tcp, peer)).await?;
     drop(opening);
-    let (mut client, request) = (opened.client, opened.request);
+    flow(shared, listener, opened).await
+}
+
+/// Runs the flow of another proxy, which may send its request long after it has connected. The configuration at that time
+/// holds. A refused proxy has got its answer when this returns.
+async fn from_proxy(
+    live: &Live,
+    shared: &Arc<Shared>,
+    index: usize,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    closing: &CancellationToken,
+) -> Result<End, Refusal> {
+    let (tcp, _places, opening) = admit(shared, &shared.config.listeners[index], tcp, peer)?;
+    let requested = Box::pin(async {
+        let mut known = ways::hop::identify(shared, tcp).await?;
+        let waiting = Waiting::new(shared);
+        let Some(first) = known.first_byte(closing).await else { return Ok(None) };
+        drop(waiting);
+        known.request(first, shared.config.limits.request_timeout()).await.map(Some)
+    });
+    let Some(opened) = requested.await? else { return Ok(End::Unused) };
+    drop(opening);
+    let now = live.current();
+    let Some(index) = now.entrance(shared.entrances[index].id) else { return Ok(End::Unused) };
+    flow(&now, &now.config.listeners[index], opened).await
+}
+
+/// Counts a connection that another proxy keeps ready.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.counts().waiting += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.counts().waiting -= 1;
+    }
+}
+
+/// Establishes a flow whose request was read, and runs it.
+async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Result<End, Refusal> {
+    let (mut client, request, requested) = (opened.client, opened.request, Instant::now());
+    // Boxed, as in `from_client`.
     let established = Box::pin(async {
         let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
@@ -218,13 +302,19 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
         Ok((dial::establish(shared, &request).await?, (by_proxy, by_client, to)))
     });
     match established.await {
-        Ok((far, _places)) => {
+        Ok(((far, source), _places)) => {
             if let Err(error) = ways::accepted(listener.way, &mut client).await {
                 far.reset();
                 return Err(Refusal::of_read(&error));
             }
-            let tally = shared.tallies.established(&request.route, &request.destination.to_string());
-            Ok(relay(client, far, opened.prefix, &tally.bytes, shared.config.limits.idle_timeout()).await)
+            let (name, destination) = (listener.name.as_deref(), request.destination.to_string());
+            let tally = shared.tallies.established(name, &request.route, &destination);
+            let began = || {
+                if let (Some(next), Some(source)) = (request.route.first(), source) {
+                    shared.hop(next, |hop| hop.first_byte(source, requested.elapsed()));
+                }
+            };
+            Ok(relay(client, far, opened.prefix, &tally.bytes, shared.config.limits.idle_timeout(), began).await)
         }
         Err(refusal) => {
             let answer = ways::refused(listener.way, client, refusal.cause);
@@ -241,7 +331,23 @@ fn names_clients(listener: &Listener) -> bool {
 }
 
 /// Takes the places of a new connection, and sets its options. The second place is held only until its request is read.
+/// A connection that is refused is reset.
 fn admit(
+    shared: &Shared,
+    listener: &Listener,
+    tcp: TcpStream,
+    peer: SocketAddr,
+) -> Result<(TcpStream, impl Sized + use<>, Option<Place>), Refusal> {
+    match places(shared, listener, &tcp, peer) {
+        Ok((held, opening)) => Ok((tcp, held, opening)),
+        Err(refusal) => {
+            Conn::Plain(tcp).reset();
+            Err(refusal)
+        }
+    }
+}
+
+fn places(
     shared: &Shared,
     listener: &Listener,
     tcp: &TcpStream,

@@ -24,6 +24,8 @@ pub(crate) enum End {
     Reset,
     /// No byte for the idle timeout; both sides were reset.
     Idle,
+    /// Another proxy kept the connection ready, and no flow came.
+    Unused,
 }
 
 /// Bytes moved by flows, from clients and to clients.
@@ -62,6 +64,7 @@ struct Direction {
     source_closed: bool,
     closed: bool,
     moved: bool,
+    began: bool,
 }
 
 impl Direction {
@@ -111,7 +114,7 @@ impl Direction {
             }
             count.fetch_add(written as u64, Ordering::Relaxed);
             pending.start += written;
-            (self.moved, self.unflushed) = (true, true);
+            (self.moved, self.unflushed, self.began) = (true, true, true);
             if pending.start == pending.end
                 && let Some(done) = self.pending.take()
             {
@@ -142,14 +145,22 @@ impl Direction {
     }
 }
 
-/// Runs a flow to its end. `prefix` has the bytes that the client sent before its request was answered.
-pub(crate) async fn relay(mut client: Conn, mut far: Conn, prefix: Vec<u8>, bytes: &Bytes, idle: Duration) -> End {
+/// Runs a flow to its end. `prefix` has the bytes that the client sent before its request was answered. `began` is called
+/// when the client gets its first byte.
+pub(crate) async fn relay(
+    mut client: Conn,
+    mut far: Conn,
+    prefix: Vec<u8>,
+    bytes: &Bytes,
+    idle: Duration,
+    began: impl FnOnce(),
+) -> End {
     // Until both directions are closed, the end of this task or process may lose bytes, so it must not look orderly.
     client.reset_when_dropped(true);
     far.reset_when_dropped(true);
     let (mut up, mut down) = (Direction::starting_with(prefix), Direction::default());
     let mut timer = pin!(sleep(idle));
-    let mut up_first = true;
+    let (mut up_first, mut began) = (true, Some(began));
     let end = poll_fn(|cx| {
         // Both take turns at being first: together they may use up the task's budget.
         up_first = !up_first;
@@ -164,6 +175,9 @@ pub(crate) async fn relay(mut client: Conn, mut far: Conn, prefix: Vec<u8>, byte
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Reset),
                 Poll::Pending => closed = false,
             }
+        }
+        if let Some(began) = began.take_if(|_| down.began) {
+            began();
         }
         if closed {
             return Poll::Ready(End::Closed);

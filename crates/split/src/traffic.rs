@@ -14,23 +14,24 @@ pub(crate) struct Tally {
     pub(crate) bytes: Bytes,
 }
 
-/// A route, and a destination; `None` for the flows over the same next proxy that are counted together.
-type Pair = (Vec<String>, Option<String>);
+/// A listener's name, a route, and a destination; `None` for the flows over the same next proxy that are counted
+/// together.
+type Kind = (Option<String>, Vec<String>, Option<String>);
 
-/// The counts of all pairs of a route and a destination.
+/// The counts of all kinds of flows.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies(Mutex<BTreeMap<Pair, Arc<Tally>>>);
+pub(crate) struct Tallies(Mutex<BTreeMap<Kind, Arc<Tally>>>);
 
 impl Tallies {
     /// Counts a flow, and returns where its bytes are counted.
-    pub(crate) fn established(&self, route: &[String], destination: &str) -> Arc<Tally> {
+    pub(crate) fn established(&self, listener: Option<&str>, route: &[String], destination: &str) -> Arc<Tally> {
         let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pair = (route.to_vec(), Some(destination.to_owned()));
-        if tallies.len() >= TRAFFIC_MAX && !tallies.contains_key(&pair) {
+        let mut kind = (listener.map(ToOwned::to_owned), route.to_vec(), Some(destination.to_owned()));
+        if tallies.len() >= TRAFFIC_MAX && !tallies.contains_key(&kind) {
             // The next proxy is one of the configuration, so these are few.
-            pair = (route.first().cloned().into_iter().collect(), None);
+            kind = (None, route.first().cloned().into_iter().collect(), None);
         }
-        let tally = tallies.entry(pair).or_default().clone();
+        let tally = tallies.entry(kind).or_default().clone();
         tally.connections.fetch_add(1, Ordering::Relaxed);
         tally
     }
@@ -38,7 +39,8 @@ impl Tallies {
     /// The counts now.
     pub(crate) fn traffic(&self) -> Vec<Traffic> {
         let tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = tallies.iter().map(|((through, destination), tally)| Traffic {
+        let counted = tallies.iter().map(|((listener, through, destination), tally)| Traffic {
+            listener: listener.clone(),
             destination: destination.clone(),
             through: through.clone(),
             connections: tally.connections.load(Ordering::Relaxed),
@@ -57,9 +59,9 @@ mod tests {
     fn beyond_the_limit_flows_are_counted_together() {
         let tallies = Tallies::default();
         for index in 0..TRAFFIC_MAX + 3 {
-            tallies.established(&[], &format!("host-{index}:1"));
+            tallies.established(Some("a"), &[], &format!("host-{index}:1"));
         }
-        tallies.established(&[], "host-0:1");
+        tallies.established(Some("a"), &[], "host-0:1");
         let traffic = tallies.traffic();
         assert_eq!(traffic.len(), TRAFFIC_MAX + 1);
         let of = |destination: Option<&str>| {

@@ -6,6 +6,7 @@ proxy, and that one the next, each with the fleet's mutual TLS. Proxies accept n
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ __all__ = [
     "listener_keys",
     "proxy_program",
     "proxy_regions_of",
+    "sharing",
     "wires_of",
 ]
 
@@ -56,6 +58,8 @@ LISTENERS_MAX = 64
 HOP_LISTEN = "data"
 #: Time after which a silent connection is reset. Backups and shells are silent for long.
 IDLE_MS = 3_600_000
+#: Hexadecimal digits in the name of a listener.
+NAME_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,17 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
 
 
 def groups_of(flows: Sequence[WantedFlow], place: str) -> list[tuple[WantedFlow, ...]]:
-    """Return the flows of this machine by destination, each group with its largest flow first. Raises ConfigError.
+    """Return the flows of this machine by way in and destination, each group with its largest flow first.
 
-    Gateways choose paths by destination, so the flows of a group take one path, and are placed as one flow.
+    The proxy of this machine tells connections apart by listener and destination, so the flows of a group take one
+    path, and are placed as one flow. Raises ConfigError.
     """
-    groups: dict[str, list[WantedFlow]] = {}
+    groups: dict[tuple[ListenerKey, str], list[WantedFlow]] = {}
     for flow in flows:
-        groups.setdefault(_far(flow, f"{place}: flow {flow.name}"), []).append(flow)
+        where = f"{place}: flow {flow.name}"
+        target, listen = _far(flow, where), _listen(flow, where)
+        key = _listener_key(flow.name, target, flow.way_in, listen, flow.clients, _sorted_tokens(flow))
+        groups.setdefault((key, target), []).append(flow)
     return [tuple(sorted(group, key=lambda flow: -flow.period_bytes)) for group in groups.values()]
 
 
@@ -134,9 +142,13 @@ def _wire(flow: WantedFlow, largest: WantedFlow, placed: FlowPlan, place: str) -
         placed.rate_mbps,
         direct_mbps,
         flow.clients,
-        tuple(sorted(flow.tokens.items())),
+        _sorted_tokens(flow),
         flow.way_in,
     )
+
+
+def _sorted_tokens(flow: WantedFlow) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(flow.tokens.items()))
 
 
 def _target(end: FlowEnd, place: str) -> str:
@@ -206,6 +218,8 @@ def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home:
 class ListenerKey:
     """The key of the listener: flows with the same key share one."""
 
+    owner: str | None
+    """The flow, or the way in, that has the listener for itself; None if others may share it."""
     listen: str
     way: SplitWay
     target: str | None
@@ -213,12 +227,36 @@ class ListenerKey:
     clients: tuple[str, ...]
     tokens: tuple[tuple[str, str], ...]
 
+    @property
+    def name(self) -> str:
+        """Name under which the proxy of this machine counts. It stays the same when other flows come and go."""
+        return f"{self.way}-{hashlib.sha256(repr(self).encode()).hexdigest()[:NAME_DIGITS]}"
+
 
 def listener_key(wire: Wire) -> ListenerKey:
-    """Return the listener of a flow. Flows with `socks5` or `connect` at one address may share it."""
-    target = wire.target if wire.way == "forward" else None
-    port = int(wire.target.rpartition(":")[2]) if wire.way == "sni" else None
-    return ListenerKey(wire.listen, wire.way, target, port, wire.clients, wire.tokens)
+    """Return the listener of a flow. Flows with `socks5`, `connect` or `sni` at one address may share it."""
+    return _listener_key(wire.name, wire.target, wire.way_in, wire.listen, wire.clients, wire.tokens)
+
+
+def _listener_key(
+    name: str,
+    target: str,
+    way_in: WayIn,
+    listen: str,
+    clients: tuple[str, ...],
+    tokens: tuple[tuple[str, str], ...],
+) -> ListenerKey:
+    way, owner = WAYS[way_in], None if way_in not in LOCAL_WAYS else str(way_in)
+    if way == "forward" and listen.endswith(":0"):
+        owner = name
+    port = int(target.rpartition(":")[2]) if way == "sni" else None
+    return ListenerKey(owner, listen, way, target if way == "forward" else None, port, clients, tokens)
+
+
+def sharing(wire: Wire, wires: Iterable[Wire]) -> tuple[str, ...]:
+    """Return the other flows that cannot be told apart from one: they have its listener and destination."""
+    group = listener_key(wire), wire.target
+    return tuple(other.name for other in wires if other != wire and (listener_key(other), other.target) == group)
 
 
 def listener_keys(wires: Sequence[Wire]) -> tuple[ListenerKey, ...]:
@@ -227,25 +265,41 @@ def listener_keys(wires: Sequence[Wire]) -> tuple[ListenerKey, ...]:
 
 
 def home_program(
-    wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str], drain_s: float
+    wires: Sequence[Wire],
+    paths: Mapping[str, tuple[str, ...]],
+    addresses: Mapping[str, str],
+    drain_s: float,
+    pool: int = 0,
 ) -> SplitProgram:
     """Return the program of the proxy at home.
 
-    `paths` are the proxies of each flow now, by name; `addresses` those that it dials.
+    `paths` are the proxies of each flow now, by name; `addresses` those that it dials. It keeps `pool` connections
+    ready for each of them.
     """
+    routes: dict[ListenerKey, dict[str, tuple[str, ...]]] = {}
+    for wire in wires:
+        routes.setdefault(listener_key(wire), {})[wire.target] = paths[wire.name]
     listeners = tuple(
-        SplitListener(key.listen, key.way, key.target, key.port, dict(key.tokens) or None, key.clients)
-        for key in listener_keys(wires)
+        SplitListener(
+            key.listen,
+            key.way,
+            key.target,
+            key.port,
+            dict(key.tokens) or None,
+            key.clients,
+            name=key.name,
+            routes=tuple(SplitRoute(target, path) for target, path in targets.items()),
+        )
+        for key, targets in routes.items()
     )
     used = {name for path in paths.values() for name in path}
-    # Flows to one destination have one path.
-    routes = tuple(SplitRoute(target, path) for target, path in {w.target: paths[w.name] for w in wires}.items())
+    # Flows that are compared with the direct path come back, so connections to their proxies stay ready.
+    used |= {name for wire in wires for name in wire.through if name in addresses}
     return SplitProgram(
         listeners,
         tuple(dict.fromkeys(wire.target for wire in wires)),
         {name: addresses[name] for name in sorted(used)},
-        routes,
-        _limits(drain_s),
+        limits=_limits(drain_s, pool),
     )
 
 
@@ -255,6 +309,7 @@ def proxy_program(
     paths: Collection[tuple[str, tuple[str, ...]]],
     addresses: Mapping[str, str],
     drain_s: float,
+    pool: int = 0,
 ) -> SplitProgram:
     """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
 
@@ -264,8 +319,8 @@ def proxy_program(
     allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))
     later = {other for _, path in paths if name in path for other in path[path.index(name) + 1 :]}
     known = {other: addresses[other] for other in sorted(later) if other in addresses}
-    return SplitProgram((SplitListener(HOP_LISTEN, "hop"),), allow, known, limits=_limits(drain_s))
+    return SplitProgram((SplitListener(HOP_LISTEN, "hop"),), allow, known, limits=_limits(drain_s, pool))
 
 
-def _limits(drain_s: float) -> SplitLimits:
-    return SplitLimits(idle_timeout_ms=IDLE_MS, drain_timeout_ms=max(1, round(drain_s * 1e3)))
+def _limits(drain_s: float, pool: int) -> SplitLimits:
+    return SplitLimits(idle_timeout_ms=IDLE_MS, drain_timeout_ms=max(1, round(drain_s * 1e3)), pool=pool)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.comparison import Comparison
-from tradewind.acceleration.wiring import LOCAL_WAYS, Wire
+from tradewind.acceleration.wiring import LOCAL_WAYS, Wire, listener_key, sharing
 from tradewind.model.acceleration import FlowState
 from tradewind.model.flows import FlowsFile
 from tradewind.model.records import replace
@@ -16,30 +16,35 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowCounts"]
 
+#: The name of a listener, and a destination: flows that have both in common cannot be told apart.
+Group = tuple[str, str]
+
 
 class FlowCounts:
-    """Counts of flows by destination, from the status of the proxy at home. Times are seconds of one clock."""
+    """Counts of flows by way in and destination, from the status of the proxy at home. Times are seconds of one
+    clock.
+    """
 
     def __init__(self, flows: FlowsFile, now_s: float) -> None:
         self.flows = flows
         """The flows file, which says how often to compare."""
         self.aside: dict[str, str] = {}
         """Why new connections of a flow go direct, by name: to compare, or because proxies gain too little."""
-        self._comparisons: dict[str, Comparison] = {}
-        self._carried: dict[str, tuple[int, int, int]] = {}
+        self._comparisons: dict[Group, Comparison] = {}
+        self._carried: dict[Group, tuple[int, int, int]] = {}
         self._counted_s = now_s
 
     def count(self, wires: Sequence[Wire], home: SplitStatus, now_s: float) -> bool:
         """Take in a status. Return whether other flows must go direct now."""
         elapsed_s, self._counted_s = now_s - self._counted_s, now_s
-        for wire in {wire.target: wire for wire in wires}.values():
-            mine = [each for each in home.traffic if each.destination == wire.target]
-            self._carried[wire.target] = (
+        for group in dict.fromkeys(map(_group, wires)):
+            mine = [each for each in home.traffic if (each.listener, each.destination) == group]
+            self._carried[group] = (
                 sum(each.bytes_up for each in mine),
                 sum(each.bytes_down for each in mine),
                 sum(each.connections for each in mine),
             )
-            comparison = self._comparisons.setdefault(wire.target, self._comparison(now_s))
+            comparison = self._comparisons.setdefault(group, self._comparison(now_s))
             total = [0, 0]
             for each in mine:
                 total[bool(each.through)] += each.bytes_up + each.bytes_down
@@ -47,7 +52,7 @@ class FlowCounts:
             comparison.proxied.count(total[1], elapsed_s)
         aside = {}
         for wire in wires:
-            comparison = self._comparisons[wire.target]
+            comparison = self._comparisons[_group(wire)]
             if comparison.at(now_s) and wire.through:
                 aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
         has_changed, self.aside = aside != self.aside, aside
@@ -63,14 +68,14 @@ class FlowCounts:
         return tuple(
             replace(
                 self._state(wire, paths.get(wire.name, (wire.through, None)), listening.get(wire.name, wire.listen)),
-                shared_with=tuple(each.name for each in wires if each.target == wire.target and each != wire),
+                shared_with=sharing(wire, wires),
             )
             for wire in wires
         )
 
     def _state(self, wire: Wire, path: tuple[tuple[str, ...], str | None], listen: str) -> FlowState:
-        compared = self._comparisons.get(wire.target) or self._comparison(0.0)
-        up, down, connections = self._carried.get(wire.target, (0, 0, 0))
+        compared = self._comparisons.get(_group(wire)) or self._comparison(0.0)
+        up, down, connections = self._carried.get(_group(wire), (0, 0, 0))
         return FlowState(
             wire.name,
             wire.target,
@@ -90,3 +95,7 @@ class FlowCounts:
 
     def _comparison(self, now_s: float) -> Comparison:
         return Comparison(now_s, every_s=self.flows.compare_every_s, trial_s=self.flows.compare_s)
+
+
+def _group(wire: Wire) -> Group:
+    return listener_key(wire).name, wire.target

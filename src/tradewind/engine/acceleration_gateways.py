@@ -42,12 +42,12 @@ class AccelerationGateways:
                 return process.pid
         raise GatewayError("the split proxy of this machine is gone")
 
-    def put_proxies(self, wires: Sequence[Wire], names: Sequence[str]) -> dict[str, str]:
+    def put_proxies(self, wires: Sequence[Wire], names: Sequence[str], pool: int) -> dict[str, str]:
         """Give each proxy its program. Return why proxies refused it, by name. Raises GatewayError."""
         possible = {(wire.name, other.through) for wire in wires for other in wires if other.through}
         refused = {}
         for name in names:
-            program = proxy_program(name, wires, possible, self.dialled(name, names), DRAIN_S)
+            program = proxy_program(name, wires, possible, self.dialled(name, names), DRAIN_S, pool)
             try:
                 self._client(name).put_split(program, LOOK_S)
             except GatewayError as error:
@@ -55,10 +55,10 @@ class AccelerationGateways:
         return refused
 
     def put_home(
-        self, wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str]
+        self, wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str], pool: int
     ) -> SplitStatus:
         """Give home the paths of new connections; return its status. Raises GatewayError."""
-        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S))
+        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S, pool))
 
     def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
         """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""

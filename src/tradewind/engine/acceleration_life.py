@@ -36,6 +36,7 @@ from tradewind.engine.acceleration_course import (
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
+from tradewind.engine.acceleration_pools import pools_of
 from tradewind.engine.acceleration_remains import purpose_of
 from tradewind.engine.acceleration_supervision import this_supervisor
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
@@ -168,7 +169,7 @@ class Acceleration:
         assert self._gateways is not None
         there = self._gateways.there
         names = [name for name in self._placed.regions if name in there]
-        for name, refusal in self._gateways.put_proxies(self._placed.wires, names).items():
+        for name, refusal in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows.pool).items():
             self._health.dead(name, refusal)
         self._addresses = self._gateways.dialled(HOME, names)
         if self._transparent is not None:
@@ -199,7 +200,7 @@ class Acceleration:
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
-        status = self._gateways.put_home(wires, paths, self._addresses)
+        status = self._gateways.put_home(wires, paths, self._addresses, self._placed.flows.pool)
         bound = dict(zip(listener_keys(wires), status.listening, strict=True))
         self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
 
@@ -444,6 +445,7 @@ class Acceleration:
             self._meter.ledger,
             sky=self._sky,
             process=self._process,
+            pools=tuple(pools_of(self._statuses)),
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:

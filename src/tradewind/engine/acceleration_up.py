@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tradewind.acceleration.wiring import sharing
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver, flows_text
@@ -54,6 +55,18 @@ class WantedAcceleration:
         if self.placed.advice is not None:
             yield from free_lines(self.placed.advice)
         yield from PlacementReport(self.placed.plan).lines()
+        yield from self._sharing_lines()
+
+    def _sharing_lines(self) -> Iterator[str]:
+        """Yield which flows share a path because nothing tells them apart."""
+        wires = self.placed.wires
+        seen: set[str] = set()
+        for wire in wires:
+            others = sharing(wire, wires)
+            if others and wire.name not in seen:
+                seen.update(others)
+                names = ", ".join((wire.name, *others))
+                yield f"one path for {names}: nothing tells apart their connections to {wire.target}"
 
     def start(self, report: Callable[[str], None], *, usd_max: float | None, lasting_s: float | None) -> Acceleration:
         """Record the acceleration. Its `start` then starts the machines."""

@@ -79,7 +79,7 @@ def advise_flows(
         now, later = list(ends.values()), [tuned(each) for each in ends.values()]
         plan = place(with_tcp_rates(problem, known, now), algorithm, time_limit_s)
         tuned_plan = place(with_tcp_rates(problem, known, later), algorithm, time_limit_s)
-    advice = advice_of(known, ends, problem, plan, tuned_plan, measured)
+    advice = advice_of(known, ends, problem, plan, tuned_plan, measured, are_ready=flows.pool > 0)
     notes += [
         f"{flow.name} needs more time than the period has, also with tuned ends: run several transfers at once"
         for flow in advice.flows

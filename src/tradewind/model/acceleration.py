@@ -14,6 +14,7 @@ __all__ = [
     "AccelerationState",
     "AccelerationWish",
     "FlowState",
+    "PoolState",
     "ProxyHealth",
     "ProxyState",
     "Supervision",
@@ -65,7 +66,8 @@ class FlowState:
     reason: str | None = None
     """Why it does not take its placed path."""
     shared_with: tuple[str, ...] = ()
-    """Other flows to the same target. They take the same path, and the rates and counts are those of all together."""
+    """Other flows with the same target and listener. They cannot be told apart, so they take the same path, and the
+    rates and counts are those of all together."""
 
     @property
     def error(self) -> float | None:
@@ -89,6 +91,27 @@ class ProxyState:
     usd: float = 0.0
     """Egress of this proxy, and of the machines that it replaced."""
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """The connections that one proxy keeps ready for the next one. Counts are since its machine started."""
+
+    start: str
+    end: str
+    ready: int = 0
+    """Connections that are ready now."""
+    taken: int = 0
+    """Flows that took one."""
+    missed: int = 0
+    """Flows that opened theirs."""
+    dead: int = 0
+    """Connections that broke before a flow took them."""
+    first_byte_ms_taken: float | None = None
+    """Median time from the client's request to the first byte from its destination, over the latest flows that took a
+    ready connection; None before the first."""
+    first_byte_ms_missed: float | None = None
+    """The same over the latest flows that opened theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +144,8 @@ class AccelerationState(Document):
     """Its latest supervisor."""
     supervision: Supervision | None = None
     """The state of its supervisor, as the reader found it; None after its end."""
+    pools: tuple[PoolState, ...] = ()
+    """Connections that proxies keep ready, for each hop that had flows."""
 
     def at(self, now_unix_s: float) -> AccelerationState:
         """Return the state with the cost at this time: machines are charged until they end."""

@@ -55,6 +55,8 @@ PORT_MAX = 65_535
 MBITS_PER_GBIT = 1e3
 #: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
 COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
+#: Connections that are kept ready for each hop, and most of them (crates/split).
+POOL, POOL_MAX = 8, 64
 PERIOD = "30d"
 """Period of a file that has none."""
 
@@ -70,6 +72,7 @@ _TOP = {
     "compare_every",
     "compare_time",
     "shared_last_miles",
+    "pool",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -182,6 +185,8 @@ class FlowsFile:
     """Time of one comparison."""
     shared_last_miles: bool = False
     """True if the flows of a host share its last mile."""
+    pool: int = POOL
+    """Connections that proxies keep ready for each hop; 0 for none."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -227,6 +232,7 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.optional("proxy_window", _window),
         *_comparison(table),
         table.switch("shared_last_miles"),
+        table.whole("pool", POOL, 0, POOL_MAX),
     )
 
 

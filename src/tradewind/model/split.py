@@ -27,11 +27,20 @@ SplitState = Literal["running", "draining", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
+class SplitRoute:
+    """The proxies `through` which flows to some destinations go, from the next one to the exit. Empty: direct."""
+
+    destination: str
+    through: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SplitListener:
     """One listener, at `listen`: `ip:port`, where port 0 lets the kernel choose, or `data` for the gateway's data port.
 
     `destination` (`host:port`) is for `forward`, `port` for `sni`. `tokens` are the clients of `socks5` and `connect`:
     name, and SHA-256 of the token in hexadecimal. `clients` are networks; empty means any, if the way allows that.
+    Flows are counted under `name`. `routes` come before those of the program.
     """
 
     listen: str
@@ -41,19 +50,17 @@ class SplitListener:
     tokens: Mapping[str, str] | None = None
     clients: tuple[str, ...] = ()
     proxy_protocol: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRoute:
-    """The proxies `through` which flows to some destinations go, from the next one to the exit. Empty: direct."""
-
-    destination: str
-    through: tuple[str, ...]
+    name: str | None = None
+    routes: tuple[SplitRoute, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SplitLimits:
-    """Limits of a split proxy. None is the default of the gateway."""
+    """Limits of a split proxy. None is the default of the gateway.
+
+    `pool` connections are kept ready for each next proxy, until they are `pool_age_ms` old, or no flow has come for
+    `pool_idle_ms`.
+    """
 
     connections_max: int | None = None
     connections_per_client_max: int | None = None
@@ -64,6 +71,9 @@ class SplitLimits:
     dial_timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
     drain_timeout_ms: int | None = None
+    pool: int | None = None
+    pool_age_ms: int | None = None
+    pool_idle_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +92,10 @@ class SplitProgram(Document):
 
 @dataclass(frozen=True, slots=True)
 class SplitTraffic:
-    """The established flows of one route to one destination.
+    """The established flows of one listener and route to one destination.
 
-    `bytes_up` go to the destination, `bytes_down` to the client. `destination` is None for the flows of all pairs
-    beyond those that the gateway counts one by one.
+    `bytes_up` go to the destination, `bytes_down` to the client. `destination` and `listener` are None for the flows of
+    all kinds beyond those that the gateway counts one by one; a listener without a name has None, too.
     """
 
     through: tuple[str, ...]
@@ -93,15 +103,27 @@ class SplitTraffic:
     bytes_up: int
     bytes_down: int
     destination: str | None = None
+    listener: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitHop:
-    """Connections that were opened to one of the next proxies, and the time of their TCP handshakes."""
+    """Connections that were opened to one of the next proxies, and the time of their TCP handshakes.
+
+    `ready` are kept for flows now, and `dead` broke before one took them. `taken` are flows that took one, `missed`
+    those that opened theirs. `first_byte_ms_…` is the median time from the client's request to the first byte from the
+    destination, over the latest flows.
+    """
 
     dialed: int
     connect_ms_min: float
     connect_ms_last: float
+    ready: int = 0
+    taken: int = 0
+    missed: int = 0
+    dead: int = 0
+    first_byte_ms_taken: float | None = None
+    first_byte_ms_missed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +131,8 @@ class SplitStatus(Document):
     """Answer of `PUT`, `GET` and `DELETE /v1/split`. Counts are since the start of the proxy.
 
     `listening` are the bound addresses in the order of the listeners. `closed`, `reset` and `idle` are flows by the
-    way in which they ended; `refused` are connections by cause. The last three are settings of the kernel.
+    way in which they ended; `refused` are connections by cause. `waiting` connections are kept ready by other proxies;
+    `unused` ones were, and ended without a flow. Three are settings of the kernel.
     """
 
     state: SplitState
@@ -127,3 +150,5 @@ class SplitStatus(Document):
     congestion_control: str | None = None
     receive_buffer_bytes_max: int | None = None
     send_buffer_bytes_max: int | None = None
+    waiting: int = 0
+    unused: int = 0

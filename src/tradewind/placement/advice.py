@@ -138,17 +138,19 @@ def advice_of(
     plan: PlacementPlan | None,
     tuned_plan: PlacementPlan | None,
     measured: Mapping[str, PathMeasurement],
+    *,
+    are_ready: bool = False,
 ) -> Advice:
     """Return the advice. `problem` has the flows in the same order; `ends` and `measured` are by flow name.
 
     `plan` is a placement of the problem `with_tcp_rates` of its ends, `tuned_plan` one with those of `tuned` ends; None
-    without regions.
+    without regions. `are_ready` says that proxies keep connections ready for each other.
     """
     found = []
     for number, flow in enumerate(flows):
         planned = None if plan is None else plan.flows[number]
         planned_tuned = None if tuned_plan is None else tuned_plan.flows[number]
-        of = _OneFlow(flow, problem, problem.flows[number], ends[flow.name])
+        of = _OneFlow(flow, problem, problem.flows[number], ends[flow.name], are_ready)
         found.append(of.advice(planned, planned_tuned, measured.get(flow.name)))
     return Advice(
         tuple(found), None if plan is None else plan.cost_cents, None if tuned_plan is None else tuned_plan.cost_cents
@@ -163,6 +165,7 @@ class _OneFlow:
     problem: PlacementProblem
     flow: Flow
     ends: Ends
+    are_ready: bool
 
     def advice(
         self, planned: FlowPlan | None, tuned_plan: FlowPlan | None, measured: PathMeasurement | None
@@ -237,7 +240,7 @@ class _OneFlow:
         # Proxies send with bbr. Each millisecond of the direct path is assumed to lose alike, also on the hops.
         hops = [Hop(into_ms, ends.window_bytes, capacity_mbps, self._loss(into_ms), ends.congestion_control)]
         hops += [
-            Hop(each, self.problem.cloud_window_bytes, capacity_mbps, self._loss(each), "bbr", is_tls=True)
+            Hop(each, self.problem.cloud_window_bytes, capacity_mbps, self._loss(each), "bbr", True, self.are_ready)
             for each in between_ms
         ]
         hops.append(Hop(out_ms, ends.window_bytes, capacity_mbps, self._loss(out_ms), "bbr"))

@@ -41,13 +41,16 @@ class Hop:
     """Part of the packets that is lost, 0 to 1."""
     congestion_control: CongestionControl = "cubic"
     """Congestion control of the sender."""
-    is_tls: bool = False
-    """True if a TLS handshake follows the connect."""
+    is_between_proxies: bool = False
+    """True if TLS 1.3 follows the connect, and then a request and its answer."""
+    is_ready: bool = False
+    """True if it was connected, TLS included, before the flow came."""
 
     @property
     def open_s(self) -> float:
-        """Time until it can carry bytes: one round trip, and one more for TLS 1.3."""
-        return self.rtt_ms / 1e3 * (2 if self.is_tls else 1)
+        """Time until it can carry bytes: a round trip each for connect, TLS, and the request between proxies."""
+        connects = 0 if self.is_ready else 2 if self.is_between_proxies else 1
+        return self.rtt_ms / 1e3 * (connects + self.is_between_proxies)
 
 
 def loss_limited_mbps(control: CongestionControl, rtt_ms: float, loss: float) -> float:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from tradewind.model.acceleration import LIVING, AccelerationState, FlowState
+from tradewind.model.acceleration import LIVING, AccelerationState, FlowState, PoolState
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_usd
 
 __all__ = ["acceleration_lines", "address_lines", "cost_lines", "prometheus_lines"]
@@ -34,6 +34,7 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
         moved = format_bytes(proxy.bytes_up + proxy.bytes_down)
         work = f"{proxy.open} open, {moved} sent, {format_usd(proxy.usd)} egress"
         yield f"  proxy {proxy.name}  {proxy.health}{error}, {work}"
+    yield from (f"  {_pool(pool)}" for pool in state.pools)
     errors = [flow.error for flow in state.flows if flow.error is not None]
     if errors:
         yield f"  predicted rates were off by {median(errors):.0%} in the median, {max(errors):.0%} at worst"
@@ -81,11 +82,24 @@ def _flow(flow: FlowState) -> Iterator[str]:
         f"{format_count(flow.connections, 'connection')}, {moved}"
     )
     if flow.shared_with:
-        yield f"  rates and counts are those of all flows to {flow.target}, also of {', '.join(flow.shared_with)}"
+        yield f"  path, rates and counts are shared with {', '.join(flow.shared_with)}: nothing tells them apart"
     if flow.planned and flow.achieved_direct_mbps is not None:
         yield f"  {_rate(flow.achieved_direct_mbps)} achieved without proxies"
     if flow.reason:
         yield f"  not on its placed path: {flow.reason}"
+
+
+def _pool(pool: PoolState) -> str:
+    """Return the use of the connections that a proxy keeps ready, and what flows gain by them."""
+    flows = pool.taken + pool.missed
+    died = f", {pool.dead} broke unused" if pool.dead else ""
+    line = f"hop {pool.start} → {pool.end}  {pool.taken} of {format_count(flows, 'flow')} took a ready connection{died}"
+    taken_ms, missed_ms = pool.first_byte_ms_taken, pool.first_byte_ms_missed
+    if taken_ms is None and missed_ms is None:
+        return line
+    if taken_ms is None or missed_ms is None:
+        return f"{line}; first byte after {taken_ms if missed_ms is None else missed_ms:.3g} ms"
+    return f"{line}; first byte after {taken_ms:.3g} ms, else {missed_ms:.3g} ms"
 
 
 def _rate(mbps: float) -> str:
@@ -122,8 +136,8 @@ def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
             yield f"tradewind_acceleration_supervised{{{labels(acceleration=state.id)}}} {working}"
     yield "# TYPE tradewind_acceleration_flow_bytes_total counter"
     for state, flow in flows:
-        if any(other.target == flow.target for other in state.flows[: state.flows.index(flow)]):
-            continue  # The first flow to a target has the bytes of all, so that sums are right.
+        if any(other.name in flow.shared_with for other in state.flows[: state.flows.index(flow)]):
+            continue  # The first of them has the bytes of all, so that sums are right.
         for way, count in (("up", flow.bytes_up), ("down", flow.bytes_down)):
             name = labels(acceleration=state.id, flow=flow.name, direction=way)
             yield f"tradewind_acceleration_flow_bytes_total{{{name}}} {count}"
@@ -135,6 +149,22 @@ def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
     for state, proxy in proxies:
         name = labels(acceleration=state.id, proxy=proxy.name, region=proxy.region)
         yield f"tradewind_acceleration_proxy_healthy{{{name}}} {int(proxy.health == 'healthy')}"
+    yield "# TYPE tradewind_acceleration_hop_flows_total counter"
+    hops = [(state, pool) for state in states for pool in state.pools]
+    for state, pool in hops:
+        for source, count in (("taken", pool.taken), ("missed", pool.missed)):
+            name = labels(acceleration=state.id, start=pool.start, end=pool.end, source=source)
+            yield f"tradewind_acceleration_hop_flows_total{{{name}}} {count}"
+    yield "# TYPE tradewind_acceleration_hop_dead_total counter"
+    for state, pool in hops:
+        name = labels(acceleration=state.id, start=pool.start, end=pool.end)
+        yield f"tradewind_acceleration_hop_dead_total{{{name}}} {pool.dead}"
+    yield "# TYPE tradewind_acceleration_hop_first_byte_seconds gauge"
+    for state, pool in hops:
+        for source, ms in (("taken", pool.first_byte_ms_taken), ("missed", pool.first_byte_ms_missed)):
+            if ms is not None:
+                name = labels(acceleration=state.id, start=pool.start, end=pool.end, source=source)
+                yield f"tradewind_acceleration_hop_first_byte_seconds{{{name}}} {ms / 1e3}"
 
 
 def _escaped(text: str) -> str:

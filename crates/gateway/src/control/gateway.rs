@@ -4,7 +4,7 @@ use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
 use super::lease::Lease;
 use super::load;
-use super::metrics::{MetricsSnapshot, add_progress};
+use super::metrics::{MetricsSnapshot, add_progress, add_split_hops};
 use super::runner::{Runner, Running};
 use super::split::SplitRole;
 use super::split_program::takes_data_port;
@@ -356,7 +356,7 @@ impl Gateway {
         self.log.close();
     }
 
-    /// The metrics of the node and its job; empty without a node.
+    /// The metrics of the node and its job, and of the split proxy; empty without these.
     pub(super) async fn node_metrics(&self) -> MetricsSnapshot {
         let mut snapshot = match &*self.life.lock().await {
             Life::Running(job) => job.node.metrics(),
@@ -364,6 +364,9 @@ impl Gateway {
         };
         if let Some(progress) = self.log.progress() {
             add_progress(&mut snapshot, &progress);
+        }
+        if let Ok(split) = self.split.status().await {
+            add_split_hops(&mut snapshot, &split.hops);
         }
         snapshot
     }

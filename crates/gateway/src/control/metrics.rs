@@ -4,8 +4,9 @@
 //! defined here, so that they are written once. Metrics of the process itself (memory, CPU, files) are read here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use tradewind_contract::Progress;
+use tradewind_contract::{Progress, SplitHop};
 
 /// The two kinds of Prometheus metrics that a gateway uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,25 @@ pub const HOP_CONNECTIONS: Metric = gauge("tradewind_hop_connections", "Connecti
 /// Labels: `from`, `to`.
 pub const HOP_SENDERS_LIMIT: Metric =
     gauge("tradewind_hop_senders_limit", "Connections of a hop that may send at the same time now (adaptive).");
+/// On a gateway with a split proxy. Labels: `to` (the next proxy), `source` (`taken`, `missed`).
+const SPLIT_HOP_FLOWS: Metric = counter(
+    "tradewind_split_hop_flows_total",
+    "Flows to a next split proxy: taken over a connection that was ready, or missed, so that they opened one.",
+);
+/// Labels: `to`.
+const SPLIT_HOP_DIALED: Metric =
+    counter("tradewind_split_hop_dialed_total", "Connections opened to a next split proxy, before a flow or for it.");
+/// Labels: `to`.
+const SPLIT_HOP_DEAD: Metric =
+    counter("tradewind_split_hop_dead_total", "Connections to a next split proxy that broke while they were ready.");
+/// Labels: `to`.
+const SPLIT_HOP_READY: Metric =
+    gauge("tradewind_split_hop_ready", "Connections to a next split proxy that are ready for flows.");
+/// Labels: `to`, `source`.
+const SPLIT_HOP_FIRST_BYTE: Metric = gauge(
+    "tradewind_split_hop_first_byte_seconds",
+    "Median time to the first byte from the destination, over the latest flows to a next split proxy.",
+);
 /// Labels: `store` (URL), `end` (`ok`, `slow_down`, `retried`, `failed`).
 pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store, by result.");
 /// Labels: `store`.
@@ -147,6 +167,24 @@ pub(super) fn add_progress(snapshot: &mut MetricsSnapshot, progress: &Progress) 
     snapshot.add(&JOB_BYTES_DONE, [], progress.bytes_done as f64);
 }
 
+/// Adds the state of a split proxy's connections to its next proxies.
+pub(super) fn add_split_hops(snapshot: &mut MetricsSnapshot, hops: &BTreeMap<String, SplitHop>) {
+    for (name, hop) in hops {
+        let to = || ("to", Cow::from(name.clone()));
+        for (source, flows, first_byte_ms) in
+            [("taken", hop.taken, hop.first_byte_ms_taken), ("missed", hop.missed, hop.first_byte_ms_missed)]
+        {
+            snapshot.add(&SPLIT_HOP_FLOWS, [to(), ("source", source.into())], flows as f64);
+            if let Some(ms) = first_byte_ms {
+                snapshot.add(&SPLIT_HOP_FIRST_BYTE, [to(), ("source", source.into())], ms / 1e3);
+            }
+        }
+        snapshot.add(&SPLIT_HOP_DIALED, [to()], hop.dialed as f64);
+        snapshot.add(&SPLIT_HOP_DEAD, [to()], hop.dead as f64);
+        snapshot.add(&SPLIT_HOP_READY, [to()], hop.ready as f64);
+    }
+}
+
 /// Adds what the kernel reports about this process. Values that it does not report (no `/proc`) are left out.
 pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
     if let Some(bytes) = resident_bytes() {
@@ -198,6 +236,26 @@ mod tests {
              # TYPE tradewind_order_retries_total counter\n\
              tradewind_order_retries_total 2\n"
         );
+    }
+
+    #[test]
+    fn a_split_proxy_has_the_state_of_its_pools() {
+        let hop = serde_json::json!({"dialed": 5, "connect_ms_min": 1.0, "connect_ms_last": 1.0, "ready": 2, "taken": 3,
+            "missed": 1, "dead": 1, "first_byte_ms_taken": 210.0});
+        let hops = BTreeMap::from([("exit".to_owned(), serde_json::from_value(hop).unwrap())]);
+        let mut snapshot = MetricsSnapshot::default();
+        add_split_hops(&mut snapshot, &hops);
+        let text = snapshot.to_prometheus();
+        for line in [
+            "tradewind_split_hop_flows_total{to=\"exit\",source=\"taken\"} 3",
+            "tradewind_split_hop_flows_total{to=\"exit\",source=\"missed\"} 1",
+            "tradewind_split_hop_dialed_total{to=\"exit\"} 5",
+            "tradewind_split_hop_dead_total{to=\"exit\"} 1",
+            "tradewind_split_hop_ready{to=\"exit\"} 2",
+            "tradewind_split_hop_first_byte_seconds{to=\"exit\",source=\"taken\"} 0.21",
+        ] {
+            assert!(text.lines().any(|each| each == line), "{text}");
+        }
     }
 
     #[test]

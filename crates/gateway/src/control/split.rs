@@ -176,6 +176,7 @@ pub(super) fn drain_of(query: Option<&str>) -> Result<Option<Duration>, Refused>
 fn status_of(state: SplitState, handle: &Handle) -> SplitStatus {
     let (status, effective) = (handle.status(), handle.effective());
     let traffic = status.traffic.into_iter().map(|each| SplitTraffic {
+        listener: each.listener,
         destination: each.destination,
         through: each.through,
         connections: each.connections,
@@ -183,18 +184,29 @@ fn status_of(state: SplitState, handle: &Handle) -> SplitStatus {
         bytes_down: each.bytes_down,
     });
     let hops = status.hops.into_iter().map(|(name, hop)| {
-        let hop =
-            SplitHop { dialed: hop.dialed, connect_ms_min: hop.connect_ms_min, connect_ms_last: hop.connect_ms_last };
+        let hop = SplitHop {
+            dialed: hop.dialed,
+            connect_ms_min: hop.connect_ms_min,
+            connect_ms_last: hop.connect_ms_last,
+            ready: hop.ready as u64,
+            taken: hop.taken,
+            missed: hop.missed,
+            dead: hop.dead,
+            first_byte_ms_taken: hop.first_byte_ms_taken,
+            first_byte_ms_missed: hop.first_byte_ms_missed,
+        };
         (name, hop)
     });
     SplitStatus {
         state,
         listening: handle.addresses().iter().map(SocketAddr::to_string).collect(),
         open: status.open as u64,
+        waiting: status.waiting as u64,
         accepted: status.accepted,
         closed: status.closed,
         reset: status.reset,
         idle: status.idle,
+        unused: status.unused,
         refused: status.refused.into_iter().map(|(cause, count)| (cause.name().to_owned(), count)).collect(),
         bytes_up: status.bytes_up,
         bytes_down: status.bytes_down,

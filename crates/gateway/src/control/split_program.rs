@@ -8,10 +8,13 @@ use crate::names::check_node_name;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
-use tradewind_contract::{CONTRACT_VERSION, DATA_PORT, Refusal, SplitLimits, SplitListener, SplitProgram, SplitWay};
+use tradewind_contract::{
+    CONTRACT_VERSION, DATA_PORT, Refusal, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitWay,
+};
 use tradewind_split::Config;
 use tradewind_split::allow::AllowList;
 use tradewind_split::config::{Limits, Listener, Route, TokenSource, Way};
+use tradewind_split::limits::POOL_MAX;
 use tradewind_split::token::Tokens;
 
 fn refuse<T>(error: impl Into<String>, hint: impl Into<String>) -> Result<T, Refusal> {
@@ -38,7 +41,6 @@ pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Res
         );
     }
     check_count("proxies", program.proxies.len(), SPLIT_PROXIES_MAX)?;
-    check_count("routes", program.routes.len(), SPLIT_ROUTES_MAX)?;
     if program.listeners.iter().filter(|listener| listener.listen == DATA_PORT).count() > 1 {
         return refuse("two listeners take over the data port", "one listener can have listen \"data\"");
     }
@@ -49,14 +51,10 @@ pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Res
     }
     check_congestion_control(program.congestion_control.as_deref())?;
     let proxies = program.proxies.iter().map(|(name, at)| Ok((name.clone(), parsed("proxies", at)?)));
-    let routes = program
-        .routes
-        .iter()
-        .map(|route| Ok(Route { destination: parsed("routes", &route.destination)?, through: route.through.clone() }));
     Ok(Config {
         listeners: program.listeners.iter().map(|each| listener_of(each, data)).collect::<Result<_, Refusal>>()?,
         proxies: proxies.collect::<Result<_, Refusal>>()?,
-        routes: routes.collect::<Result<_, Refusal>>()?,
+        routes: routes_of(&program.routes)?,
         allow: AllowList::new(all_parsed("allow", &program.allow)?),
         identity: None,
         // A proxy of a fleet knows no others, and learns names from its clients.
@@ -91,7 +89,17 @@ fn listener_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<Lis
         tokens: tokens.map(TokenSource::Known),
         clients: all_parsed("clients", &listener.clients)?,
         proxy_protocol: listener.proxy_protocol,
+        name: listener.name.clone(),
+        routes: routes_of(&listener.routes)?,
     })
+}
+
+fn routes_of(routes: &[SplitRoute]) -> Result<Vec<Route>, Refusal> {
+    check_count("routes", routes.len(), SPLIT_ROUTES_MAX)?;
+    let route = |route: &SplitRoute| {
+        Ok(Route { destination: parsed("routes", &route.destination)?, through: route.through.clone() })
+    };
+    routes.iter().map(route).collect()
 }
 
 fn address_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<SocketAddr, Refusal> {
@@ -120,6 +128,12 @@ fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
         None => Ok(default),
         Some(value) => in_range(name, value, SPLIT_TIMEOUT_MS_MAX).map(u64::from),
     };
+    let pool = match limits.pool {
+        Some(count) if count as usize > POOL_MAX => {
+            return refuse(format!("limits.pool is {count}"), format!("it is 0 to {POOL_MAX}"));
+        }
+        count => count.map_or(default.pool, |count| count as usize),
+    };
     let accepts = limits.accepts_per_second_max.unwrap_or(default.accepts_per_second_max);
     let of_destination = limits.connections_per_destination_max;
     Ok(Limits {
@@ -144,6 +158,9 @@ fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
         dial_timeout_ms: time("dial_timeout_ms", limits.dial_timeout_ms, default.dial_timeout_ms)?,
         idle_timeout_ms: time("idle_timeout_ms", limits.idle_timeout_ms, default.idle_timeout_ms)?,
         drain_timeout_ms: time("drain_timeout_ms", limits.drain_timeout_ms, default.drain_timeout_ms)?,
+        pool,
+        pool_age_ms: time("pool_age_ms", limits.pool_age_ms, default.pool_age_ms)?,
+        pool_idle_ms: time("pool_idle_ms", limits.pool_idle_ms, default.pool_idle_ms)?,
     })
 }
 
@@ -221,6 +238,7 @@ mod tests {
             (json!({"allow": vec!["a:1"; SPLIT_PATTERNS_MAX + 1]}), "4097 allow"),
             (json!({"limits": {"connections_max": 0}}), "limits.connections_max is 0"),
             (json!({"limits": {"drain_timeout_ms": 90_000_000}}), "limits.drain_timeout_ms is 90000000"),
+            (json!({"limits": {"pool": 65}}), "limits.pool is 65"),
             (json!({"congestion_control": "a/b"}), "a/b"),
             (json!({"listeners": [{"listen": "here", "way": "hop"}]}), "listen: \"here\""),
             (json!({"listeners": [{"listen": "data", "way": "hop"}]}), "no data port"),

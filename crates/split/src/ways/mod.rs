@@ -1,7 +1,7 @@
 //! The ways in: how a listener learns the destination of a connection, and how it answers the client.
 
 pub mod connect;
-mod hop;
+pub(crate) mod hop;
 pub mod sni;
 pub mod socks5;
 mod transparent;
@@ -32,7 +32,7 @@ pub(crate) struct Opened {
     pub(crate) proxy: Option<String>,
 }
 
-/// Reads a client's request, within the request timeout. A refused client has got its answer.
+/// Reads a client's request, within the request timeout. A refused client has got its answer. Proxies are [`hop`]'s.
 pub(crate) async fn open(
     shared: &Shared,
     listener: &Listener,
@@ -40,13 +40,7 @@ pub(crate) async fn open(
     tcp: TcpStream,
     peer: SocketAddr,
 ) -> Result<Opened, Refusal> {
-    let opened = async {
-        match listener.way {
-            Way::Hop => hop::open(shared, tcp).await,
-            _ => open_client(shared, listener, tokens, tcp, peer).await,
-        }
-    };
-    tokio::time::timeout(shared.config.limits.request_timeout(), opened)
+    tokio::time::timeout(shared.config.limits.request_timeout(), open_client(shared, listener, tokens, tcp, peer))
         .await
         .unwrap_or_else(|_elapsed| Err(Refusal::new(Cause::TimedOut, format!("no request from {peer}"))))
 }
@@ -69,7 +63,7 @@ async fn open_client(
     if listener.way == Way::Transparent {
         destination = shared.config.named(destination);
     }
-    let (route, within) = (shared.config.route(&destination), shared.config.limits.dial_timeout());
+    let (route, within) = (shared.config.route(listener, &destination), shared.config.limits.dial_timeout());
     let within_ms = within.as_millis().try_into().unwrap_or(u32::MAX);
     let request = Request { destination, route, client, entry, within_ms };
     Ok(Opened { client: Conn::Plain(tcp), request, prefix, proxy: None })

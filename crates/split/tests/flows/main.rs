@@ -4,6 +4,7 @@
 mod endings;
 mod harness;
 mod hostile;
+mod pool;
 mod refusals;
 mod transfer;
 mod ways;
