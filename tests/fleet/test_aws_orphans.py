@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
 
@@ -14,35 +11,41 @@ import pytest
 from testbed.clouds.aws import KEYS, aws_api
 from tests.fleet.aws_stage import AwsStage
 from tests.fleet.orders import FLEET
-from tests.fleet.orphan_client import orphan_client, wait_until_done
+from tests.fleet.orphan_client import Clients, clients_of
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.provider import FLEET_TAG
-
-
-def client_of(stage: AwsStage) -> AbstractContextManager[subprocess.Popen[str]]:
-    return orphan_client("tests.fleet.aws_stage", stage.document(), stage.folder / "state")
 
 
 @pytest.mark.slow
 def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(tmp_path: Path) -> None:
     """It is killed when the call has been done, and its answer is on the way."""
-    with aws_api() as cloud, mock.patch.dict(os.environ, KEYS):
-        stage = AwsStage(tmp_path, cloud)
-        with client_of(stage) as client:
-            wait_until_done(client)
+    with (
+        aws_api() as cloud,
+        mock.patch.dict(os.environ, KEYS),
+        clients_of("tests.fleet.aws_stage", "boto3") as clients,
+    ):
+        whole = AwsStage(tmp_path / "whole", cloud)
+        assert clients.start(whole.document(), whole.folder / "state", "one", "two").exit_code() == 0
         calls = cloud.calls()
         assert {"RunInstances", "CreateSecurityGroup", "TerminateInstances", "DeleteSecurityGroup"} <= set(calls)
-        assert stage.provider().leftovers() == ()
-    for number, operation in enumerate(calls):
-        with aws_api() as cloud, mock.patch.dict(os.environ, KEYS):
-            stage = AwsStage(tmp_path / str(number), cloud)
+        assert whole.provider().leftovers() == ()
+        killed = 0
+        for number, operation in enumerate(calls):
+            cloud.mend()
             cloud.halt_at(number)
-            with client_of(stage) as client:
-                wait_until(lambda: len(cloud.calls()) > number or client.poll() is not None)  # noqa: B023
-                client.send_signal(signal.SIGKILL)
-                client.wait()
+            stage = AwsStage(tmp_path / str(number), cloud)
+            killed += kill_at(stage, clients, number)
             cloud.release()
             check_that_nothing_is_unseen(stage, f"killed at call {number}, {operation}")
+        # Concurrent calls come in another order each time; the last ones may not be made.
+        assert killed > len(calls) * 0.8
+
+
+def kill_at(stage: AwsStage, clients: Clients, number: int) -> bool:
+    """Kill a client at one of its calls, counted from 0. Return False if it did not make so many."""
+    client = clients.start(stage.document(), stage.folder / "state", "one", "two")
+    wait_until(lambda: len(stage.cloud.calls()) > number or client.has_ended())
+    return client.kill()
 
 
 def check_that_nothing_is_unseen(stage: AwsStage, when: str) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,60 +10,28 @@ import pytest
 
 from testbed.clouds.azure import azure_api
 from tests.fleet.azure_stage import Stage
+from tests.fleet.orphan_client import Client, Clients, clients_of
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.azure.names import MACHINES
 from tradewind.fleet.journal import FleetJournal
 
-#: Lives of clients: each line on standard input is one, in a process of its own, whose id is printed first. The clients
-#: of Azure, which are slow to load, are loaded once.
-LIVES = """
-import json, os, sys
-from pathlib import Path
-import azure.identity, azure.mgmt.compute, azure.mgmt.network
-from tests.fleet.azure_stage import order
-from tests.fleet.orders import FLEET
-from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG
-from tradewind.fleet.providers import make_provider
-document, folder, names = json.loads(sys.argv[1])
-def life():
-    provider = make_provider(document, "unused", FleetJournal(Path(folder)))
-    provider.launch([order(name) for name in names])
-    provider.terminate([machine.id for machine in provider.machines({FLEET_TAG: FLEET})])
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        life()
-        os._exit(0)
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-    print("ended", flush=True)
-"""
+LIBRARIES = ("azure.identity", "azure.mgmt.compute", "azure.mgmt.network")
 
 
 class Lives:
-    """Starts clients, and kills them at a call."""
+    """Starts clients for machines of these names, and kills them at a call."""
 
-    def __init__(self, stage: Stage, process: subprocess.Popen[str]) -> None:
-        self._stage, self._process = stage, process
+    def __init__(self, stage: Stage, clients: Clients, folder: Path, names: tuple[str, ...]) -> None:
+        self._stage, self._clients, self._folder, self._names = stage, clients, folder, names
 
-    def start(self) -> int:
-        assert self._process.stdin is not None
-        self._process.stdin.write("live\n")
-        self._process.stdin.flush()
-        return int(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the process of the clients has ended"
-        return line.strip()
+    def _start(self) -> Client:
+        return self._clients.start(self._stage.api.document(), self._folder, *self._names, market=False)
 
     def whole(self) -> list[tuple[str, str]]:
         """Let a client live to its end, and return its calls."""
         before = len(self._stage.api.calls())
-        self.start()
-        assert self._line() == "ended"
+        client = self._start()
+        assert client.exit_code() == 0
         return self._stage.api.calls()[before:]
 
     def killed_at(self, number: int, mode: str, match: str = "") -> bool:
@@ -76,24 +39,11 @@ class Lives:
         api = self._stage.api
         held = api.held()
         api.fault({"match": match, "nth": number, "mode": mode})
-        pid = self.start()
-        ended = False
-
-        def over() -> bool:
-            nonlocal ended
-            ended = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z" if _there(pid) else True
-            return ended or api.held() > held
-
-        wait_until(over)
-        if not ended:
-            os.kill(pid, signal.SIGKILL)
-        assert self._line() == "ended"
+        client = self._start()
+        wait_until(lambda: client.has_ended() or api.held() > held)
+        killed = client.kill()
         api.fault()
-        return not ended
-
-
-def _there(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+        return killed
 
 
 @pytest.fixture
@@ -104,14 +54,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 @contextmanager
 def lives_of(stage: Stage, folder: Path, *names: str) -> Iterator[Lives]:
-    argument = json.dumps([stage.api.document(), str(folder), names])
-    with subprocess.Popen(
-        [sys.executable, "-c", LIVES, argument], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield Lives(stage, process)
-        finally:
-            process.kill()
+    with clients_of("tests.fleet.azure_stage", *LIBRARIES) as clients:
+        yield Lives(stage, clients, folder, names)
 
 
 def assert_all_is_seen_and_removed(stage: Stage, what: str) -> None:

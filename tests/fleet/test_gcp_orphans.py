@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from contextlib import AbstractContextManager
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,19 +11,19 @@ from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import Call, ComputeEngine
 from tests.fleet.gcp_stage import GcpStage
 from tests.fleet.orders import FLEET
-from tests.fleet.orphan_client import orphan_client, wait_until_done
+from tests.fleet.orphan_client import Client, Clients, clients_of
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.provider import FLEET_TAG
 
 
-def client_of(stage: GcpStage) -> AbstractContextManager[subprocess.Popen[str]]:
-    return orphan_client("tests.fleet.gcp_stage", stage.document(), stage.folder / "state")
+def client_of(stage: GcpStage, clients: Clients) -> Client:
+    return clients.start(stage.document(), stage.folder / "state", "one", "two")
 
 
-def calls_of_a_whole_run(folder: Path) -> list[str]:
+def calls_of_a_whole_run(clients: Clients, folder: Path) -> list[str]:
     """Return the methods that a client calls, one after the other, if nobody kills it."""
-    with ComputeEngine(Cloud()) as api, client_of(GcpStage(folder, api)) as client:
-        wait_until_done(client)
+    with ComputeEngine(Cloud()) as api:
+        assert client_of(GcpStage(folder, api), clients).exit_code() == 0
         assert api.cloud.billed() == []
         return [call.method for call in api.calls]
 
@@ -33,32 +31,39 @@ def calls_of_a_whole_run(folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(tmp_path: Path) -> None:
     """It is killed when the request has arrived: it is carried out, and nobody reads the answer."""
-    methods = calls_of_a_whole_run(tmp_path)
-    assert {"regionInstances.bulkInsert", "firewalls.insert", "firewalls.patch", "instances.delete"} <= set(methods)
-    # Polls repeat each other: the first of each kind stands for all.
-    points = [
-        number for number, method in enumerate(methods) if not method.endswith("get") or method not in methods[:number]
-    ]
-    for point in points:
-        with ComputeEngine(Cloud()) as api:
-            stage = GcpStage(tmp_path / str(point), api)
-            stage.folder.mkdir()
-            kill_at(stage, point)
-            check_that_nothing_is_unseen(stage, f"killed at call {point}, {methods[point]}")
+    with clients_of("tests.fleet.gcp_stage", "google.auth.transport.requests") as clients:
+        methods = calls_of_a_whole_run(clients, tmp_path)
+        assert {"regionInstances.bulkInsert", "firewalls.insert", "firewalls.patch", "instances.delete"} <= set(methods)
+        # Polls repeat each other: the first of each kind stands for all.
+        points = [
+            number
+            for number, method in enumerate(methods)
+            if not method.endswith("get") or method not in methods[:number]
+        ]
+        for point in points:
+            with ComputeEngine(Cloud()) as api:
+                stage = GcpStage(tmp_path / str(point), api)
+                stage.folder.mkdir()
+                kill_at(stage, clients, point)
+                check_that_nothing_is_unseen(stage, f"killed at call {point}, {methods[point]}")
 
 
-def kill_at(stage: GcpStage, point: int) -> None:
-    with client_of(stage) as client:
+def kill_at(stage: GcpStage, clients: Clients, point: int) -> None:
+    arrived, killed = threading.Event(), threading.Event()
 
-        def look(_: Call) -> None:
-            if len(stage.api.calls) > point and client.poll() is None:
-                client.send_signal(signal.SIGKILL)
-                client.wait()
+    def hold(_: Call) -> None:
+        if len(stage.api.calls) > point:
+            arrived.set()
+            killed.wait()
 
-        stage.api.on_call = look
-        client.wait(60)
+    stage.api.on_call = hold
+    client = client_of(stage, clients)
+    wait_until(lambda: arrived.is_set() or client.has_ended())
+    # The number of polls differs each time, so a client may make fewer calls, and end.
+    client.kill()
+    killed.set()
     stage.api.on_call = lambda _: None
-    wait_until(stage.cloud.is_quiet)
+    wait_until(stage.api.is_quiet)
 
 
 def check_that_nothing_is_unseen(stage: GcpStage, when: str) -> None:

@@ -179,25 +179,53 @@ fn push_reference(text: &mut String, reference: &quick_xml::events::BytesRef<'_>
     Ok(())
 }
 
-/// Escapes text for an element. White space other than a plain space is written as references, so that no parser folds
-/// it.
+/// Escapes text for an element. White space other than plain spaces between words is written as references, because
+/// some parsers fold it, and some trim text: s3rver deletes another object if it is not told of a space at the end.
 pub(crate) fn escape_into(out: &mut String, text: &str) {
-    for character in text.chars() {
+    let (start, end) =
+        (text.len() - text.trim_start_matches(is_trimmed).len(), text.trim_end_matches(is_trimmed).len());
+    for (at, character) in text.char_indices() {
         match character {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            '\t' => out.push_str("&#9;"),
-            '\n' => out.push_str("&#10;"),
-            '\r' => out.push_str("&#13;"),
+            other if matches!(other, '\t' | '\n' | '\r') || is_trimmed(other) && !(start..end).contains(&at) => {
+                out.push_str(&format!("&#{};", u32::from(other)));
+            }
             other => out.push(other),
         }
     }
+}
+
+/// Returns whether `trim` of some language removes a character. JavaScript's also removes the byte order mark.
+fn is_trimmed(character: char) -> bool {
+    character.is_whitespace() || character == '\u{feff}'
 }
 
 /// Returns whether XML 1.0 can represent the text at all (§2.2).
 pub(crate) fn can_hold(text: &str) -> bool {
     text.chars()
         .all(|c| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_that_a_parser_may_fold_or_trim_is_written_as_references() {
+        let escaped = |text: &str| {
+            let mut out = String::new();
+            escape_into(&mut out, text);
+            out
+        };
+        assert_eq!(escaped("two words"), "two words");
+        assert_eq!(escaped(" a b  "), "&#32;a b&#32;&#32;");
+        assert_eq!(escaped("  "), "&#32;&#32;");
+        assert_eq!(escaped("\u{a0}a\u{a0}b\u{feff}"), "&#160;a\u{a0}b&#65279;");
+        assert_eq!(escaped("a\tb\r\n"), "a&#9;b&#13;&#10;");
+        assert_eq!(escaped("<\"&\">"), "&lt;&quot;&amp;&quot;&gt;");
+        assert_eq!(escaped(""), "");
+    }
 }

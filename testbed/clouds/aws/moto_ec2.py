@@ -14,7 +14,7 @@ security group in use, and a whole change of rules if one of them exists already
 
 A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
 answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency. The call of number
-`halt_at` is done, and its answer is held back until ``PUT /testbed/released``.
+`halt_at` since the calls were forgotten is done, and its answer is held back until ``PUT /testbed/released``.
 """
 
 from __future__ import annotations
@@ -196,6 +196,8 @@ class Emulator:
             self.faults[:] = given
         elif words == ["settings"]:
             self.settings.update(given)
+            if "halt_at" in given:
+                self.released.clear()
         elif words == ["calls"]:
             answer = self.calls
         elif words == ["forgotten"]:

@@ -20,6 +20,7 @@ from testbed.clouds.azure.server import METADATA, AzureApi, azure_api
 from testbed.clouds.booter import END_S, BootedMachine, Booter
 from testbed.clouds.lan import Lan, Place
 from testbed.clouds.programs import program_server, program_source
+from testbed.servers.process import ServerError
 
 __all__ = ["AzureCloud", "azure_cloud"]
 
@@ -80,7 +81,7 @@ class AzureCloud:
         """Boot and kill machines, as the API says."""
         known: set[str] = set()
         while not self._stopping.is_set():
-            with suppress(OSError):
+            with suppress(OSError, ServerError):
                 listed = self.api.ask(f"machines?known={quote(','.join(sorted(known)))}", method="GET") or []
                 wanted = {one["name"]: one for one in listed}
                 for name in known - wanted.keys():
@@ -99,7 +100,7 @@ class AzureCloud:
 
     def _stopped(self, name: str) -> None:
         """Tell the API that a machine has shut itself down. It knows nothing of one that it has deleted."""
-        with suppress(OSError):
+        with suppress(OSError, ServerError):
             self.api.ask(f"stopped?name={name}", "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.servers.install import own_go_program
-from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
+from testbed.servers.process import Server, ServerError, free_port, spawn, temporary_folder, wait_until_answering
 from testbed.servers.tls import make_certificates
 
 __all__ = ["GROUP", "IDENTITY", "SUBSCRIPTION", "AzureApi", "azure_api", "azure_program"]
@@ -58,11 +59,19 @@ class AzureApi:
         }
 
     def ask(self, what: str, body: Any = None, method: str = "PUT") -> Any:
-        """Send a request of the test's own, and return the JSON of the answer, if it is JSON."""
+        """Send a request of the test's own, and return the JSON of the answer, if it is JSON.
+
+        Raises ServerError with the end of the stand-in's log if it does not answer.
+        """
         data = body.encode() if isinstance(body, str) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.endpoint}/_testbed/{what}", data=data, method=method)
-        with urllib.request.urlopen(request, timeout=ANSWER_S, context=self._context) as answer:
-            content = answer.read()
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_S, context=self._context) as answer:
+                content = answer.read()
+        except urllib.error.HTTPError:
+            raise
+        except OSError as error:
+            raise ServerError(f"the stand-in of Azure does not answer: {error}\n{self.server.log()}") from error
         return json.loads(content) if content.startswith((b"{", b"[")) else content.decode()
 
     def change(self, **settings: Any) -> None:

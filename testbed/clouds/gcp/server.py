@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -95,6 +96,7 @@ class ComputeEngine:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self._taking = threading.Lock()
+        self._in_progress = 0
         serving = threading.Thread(target=self._server.serve_forever, args=(STOP_LOOK_S,), daemon=True)
         serving.start()
         return self
@@ -110,6 +112,23 @@ class ComputeEngine:
     def endpoint(self) -> str:
         """Address of the API, as a client uses it instead of Google's."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @contextmanager
+    def beginning(self, call: Call) -> Iterator[None]:
+        """Record a call, which is in progress until the context ends."""
+        with self._taking:
+            self.calls.append(call)
+            self._in_progress += 1
+        try:
+            yield
+        finally:
+            with self._taking:
+                self._in_progress -= 1
+
+    def is_quiet(self) -> bool:
+        """Return whether all calls and operations have ended."""
+        with self._taking:
+            return self._in_progress == 0 and self.cloud.is_quiet()
 
     def take_fault(self, method: str) -> Fault | None:
         """Return the fault for a request of this method, and count it."""
@@ -180,7 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
         if problems:
             raise Refused(400, "invalid", "; ".join(problems))
         call = Call(method.id, place, query, body, self.headers.get("Authorization"))
-        api.calls.append(call)
+        with api.beginning(call):
+            return self._carried_out(method, call)
+
+    def _carried_out(self, method: Method, call: Call) -> Mapping[str, Any] | None:
+        discovery, api = compute_discovery(), self.api
         api.on_call(call)
         fault = api.take_fault(method.id)
         action = None if fault is None else fault.action

@@ -28,6 +28,8 @@ async fn names_with_spaces_signs_and_unicode() {
         "with space",
         " leading",
         "trailing ",
+        "trailing",
+        "\u{a0}no-break\u{a0}",
         "a+b",
         "a%20b",
         "a&b=c",
