@@ -202,6 +202,12 @@ SETTINGS: dict[str, Setting] = {
             "off",
         ),
         Setting(
+            "dedup",
+            _one_of("on", "off"),
+            "deduplication between gateways: do not send bytes that the receiving gateway still has from this job",
+            "off",
+        ),
+        Setting(
             "stall",
             parse_duration_s,
             "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",

@@ -60,6 +60,12 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_compression),
         help=f"between stores, on machines: compression between them: {COMPRESSIONS} (default off)",
     )
+    parser.add_argument(
+        "--dedup",
+        choices=("on", "off"),
+        help="between stores, on machines: do not send bytes that the receiving machine still has from this job "
+        "(default off)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -89,6 +95,7 @@ def carry(args: Namespace, client: Any, source: str, destination: str, *, recurs
         "chunk_bytes": args.chunk_size,
         "routes": args.routes,
         "compression": args.compress,
+        "deduplication": None if args.dedup is None else args.dedup == "on",
     }
     job_id = client.submit(source, destination, recursive=recursive, max_usd=args.max_cost, **options)
     if not args.json:

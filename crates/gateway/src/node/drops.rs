@@ -72,6 +72,7 @@ impl Ends {
             scope: WriteScope::new(vec![keys.clone()]),
             seal: Some(seal::of_tests()),
             taken: Taken::default(),
+            window: Window::new(0),
             tasks: tasks.clone(),
         });
         let attempts = Attempts::new(&limits);
@@ -85,6 +86,7 @@ impl Ends {
             )),
             scope: ReadScope::new(keys),
             seal: Some(seal::of_tests()),
+            known: Arc::default(),
             tasks,
         });
         Self { from, to, source, sink, budget }
@@ -364,7 +366,7 @@ impl Task {
             },
             Self::Pass => SourceTask::Pass(Manifest::Abort { target: 0, key: KEY.to_owned(), upload: upload.clone() }),
         };
-        Order { request: RequestId(request), route: RouteId(0), codec: None, task }
+        Order { request: RequestId(request), route: RouteId(0), codec: None, deduplicate: false, task }
     }
 }
 

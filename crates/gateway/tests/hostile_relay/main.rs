@@ -176,6 +176,8 @@ fn every_field_of_the_frames_is_edited() {
         "/route",
         "/purpose",
         "/manifest_bytes",
+        "/recipe_bytes",
+        "/referenced_bytes",
         "/raw_bytes",
         "/wire_bytes",
         "/codec",

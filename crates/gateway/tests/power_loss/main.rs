@@ -256,6 +256,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        window: Window::new(0),
         tasks: tasks.clone(),
     });
     let attempts = Attempts::new(&limits);
@@ -267,6 +268,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         seal: None,
+        known: Arc::default(),
         tasks,
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

@@ -47,6 +47,7 @@ LATER_FIELDS: dict[str, Any] = {
     "max_vms": None,
     "routes": None,
     "compression": OFF,
+    "deduplication": False,
 }
 
 
@@ -91,6 +92,9 @@ class JobRequest(BaseModel):
     )
     compression: Annotated[str, Field(pattern=COMPRESSION)] = Field(
         OFF, description=f"compression between machines: {COMPRESSIONS}; auto decides for each chunk by a sample"
+    )
+    deduplication: bool = Field(
+        False, description="between machines: do not send bytes that the receiving machine still has from this job"
     )
 
     @model_validator(mode="after")

@@ -228,6 +228,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        window: Window::new(0),
         tasks: tasks.clone(),
     });
     let attempts = Attempts::new(&limits);
@@ -239,6 +240,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         seal: None,
+        known: Arc::default(),
         tasks: tasks.clone(),
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

@@ -248,7 +248,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         check: None,
     };
     let (request, task) = (RequestId(first_request + 1), SourceTask::Bundle(vec![fetch]));
-    let order = Order { request, route: RouteId(1), codec: None, task };
+    let order = Order { request, route: RouteId(1), codec: None, deduplicate: false, task };
     let orders = postcard::to_stdvec(&vec![order]).unwrap();
     // Errors mean that the other side was dropped; reading shows that too.
     above.writer.queue(&Frame::Head(coded.head.clone()));

@@ -18,6 +18,8 @@ fn coded(content: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
         route: RouteId(2),
         purpose: Purpose::Chunk,
         manifest_bytes: 1,
+        recipe_bytes: 0,
+        referenced_bytes: 0,
         raw_bytes: content.len() as u64,
         wire_bytes: sealed_bytes(content.len() as u64),
         codec: Codec::Raw,
