@@ -18,7 +18,15 @@ from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
 from tradewind.engine.passage import passage_lines
-from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_table, limits_lines, saved_lines, summary_lines
+from tradewind.engine.report import (
+    cost_lines,
+    in_columns,
+    job_cost,
+    ledger_table,
+    limits_lines,
+    saved_lines,
+    summary_lines,
+)
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
