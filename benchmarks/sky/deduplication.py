@@ -4,7 +4,7 @@
 - `versioned`: a random file in versions, each with a few edits that insert bytes
 - `random`: different random files, the worst case: nothing repeats
 
-All files are in memory. The lead is limited to one rate for all runs, so that a copy is ordered after the first one has arrived.
+All files are in memory. All runs have the same rate limit, so that a copy is ordered after the first file has arrived.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ RATE = "30MB/s"
 
 
 def write_repeated(folder: Path) -> int:
-    """Write a random file, and copies of it behind a few other bytes, so that no chunk equals another. Return the size."""
+    """Write a random file, and copies of it behind a few other bytes, so that chunks differ. Return the size."""
     write_large(folder / "0", PIECE_BYTES)
     content = (folder / "0").read_bytes()
     for number in range(1, COPIES):

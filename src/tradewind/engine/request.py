@@ -70,7 +70,7 @@ class Options:
     - `preserve`: what copies keep of files: mode, owner (files only by root) and time
     - `compress`: between gateways; without gateways there is nothing to compress. `codec` is `lz4`, `zstd`,
       `zstd:LEVEL` (1 to 9), or `auto`: a sample of each chunk decides. A chunk that would not get shorter is sent raw
-    - `deduplicate`: between gateways; bytes that the receiving one still has from this run of the job are not sent again
+    - `deduplicate`: between gateways; bytes that the receiving one still has from this run are not sent again
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
       `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
       count each time; requests that a gateway repeats to its destination store do not

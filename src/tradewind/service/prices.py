@@ -108,7 +108,8 @@ def hourly_tariff(price_list: Sequence[Tariff], links: Sequence[Sequence[str]], 
 
 def sent_part(receipt: Mapping[str, Any]) -> float:
     """Return the part of a job's bytes that was sent after deduplication and compression; 1 without both."""
-    ratios = ((receipt.get(name) or {}).get("ratio") for name in ("deduplication", "compression"))
+    names = ("deduplication", "compression")
+    ratios: list[float | None] = [(receipt.get(name) or {}).get("ratio") for name in names]
     return prod(ratio for ratio in ratios if ratio is not None)
 
 

@@ -26,11 +26,11 @@ pub mod recipe;
 pub mod window;
 
 /// The shortest piece that is cut, except at the end of an object.
-pub const PIECE_BYTES_MIN: usize = 16 << 10;
+pub const CUT_BYTES_MIN: usize = 16 << 10;
 /// The length around which most cuts are made.
-pub const PIECE_BYTES_AVERAGE: usize = 64 << 10;
+pub const CUT_BYTES_AVERAGE: usize = 64 << 10;
 /// The longest piece.
-pub const PIECE_BYTES_MAX: usize = 256 << 10;
+pub const CUT_BYTES_MAX: usize = 256 << 10;
 /// Shorter pieces are always sent. A reference takes some 45 bytes, and the source remembers each piece.
 pub const REFERENCED_BYTES_MIN: usize = 4 << 10;
 /// Most bytes that a sink keeps of one job, and at most its program's `memory_bytes`. The oldest are dropped.

@@ -50,8 +50,8 @@ class JobView(BaseModel):
 class DeduplicationView(BaseModel):
     """Effect of deduplication so far: `sent_bytes` of `carried_bytes` were not known to the receiving machine.
 
-    Compression makes them shorter still. Both are sums over all hops, as in `CompressionView`. `ratio` is `sent_bytes` by
-    `carried_bytes`; null until bytes have arrived. A run whose server was killed is not counted.
+    Compression makes them shorter still. Both are sums over all hops, as in `CompressionView`. `ratio` is `sent_bytes`
+    by `carried_bytes`; null until bytes have arrived. A run whose server was killed is not counted.
     """
 
     carried_bytes: int

@@ -1,7 +1,7 @@
 //! Cuts a body into pieces by its content (FastCDC 2020: Xia et al., "The Design of Fast Content-Defined Chunking for
 //! Data Deduplication Based Storage Systems", IEEE TPDS 31(9)).
 
-use super::{PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX, PIECE_BYTES_MIN, PieceHash, REFERENCED_BYTES_MIN};
+use super::{CUT_BYTES_AVERAGE, CUT_BYTES_MAX, CUT_BYTES_MIN, PieceHash, REFERENCED_BYTES_MIN};
 use fastcdc::v2020::FastCDC;
 
 /// A piece of a body.
@@ -18,12 +18,12 @@ pub struct Piece {
 /// Returns the pieces of `data`, which has objects of these lengths one after the other. No piece has bytes of two
 /// objects. Bytes after the last object are one more.
 pub fn pieces(data: &[u8], objects: impl Iterator<Item = u64>) -> Vec<Piece> {
-    let mut found = Vec::with_capacity(data.len() / PIECE_BYTES_AVERAGE + 1);
+    let mut found = Vec::with_capacity(data.len() / CUT_BYTES_AVERAGE + 1);
     let mut start = 0usize;
     for length in objects.chain([u64::MAX]) {
         let end = usize::try_from(length).map_or(data.len(), |length| start.saturating_add(length).min(data.len()));
         let object = &data[start..end];
-        for piece in FastCDC::new(object, PIECE_BYTES_MIN, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX) {
+        for piece in FastCDC::new(object, CUT_BYTES_MIN, CUT_BYTES_AVERAGE, CUT_BYTES_MAX) {
             let bytes = &object[piece.offset..piece.offset + piece.length];
             let hash = (bytes.len() >= REFERENCED_BYTES_MIN).then(|| *blake3::hash(bytes).as_bytes());
             found.push(Piece { at: (start + piece.offset) as u32, bytes: bytes.len() as u32, hash });
@@ -65,7 +65,7 @@ mod tests {
             assert_eq!(piece.at, at);
             starts.insert(u64::from(at));
             at += piece.bytes;
-            assert!(piece.bytes as usize <= PIECE_BYTES_MAX);
+            assert!(piece.bytes as usize <= CUT_BYTES_MAX);
             assert_eq!(piece.hash.is_some(), piece.bytes as usize >= REFERENCED_BYTES_MIN);
         }
         assert_eq!(at as usize, data.len());
