@@ -108,7 +108,13 @@ fn orders() -> Vec<Order> {
     let condition = Precondition::default();
     let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
     let tasks = [SourceTask::Bundle(vec![fetch; 3]), part, SourceTask::Pass(manifests().remove(0))];
-    let order = |(id, task)| Order { request: RequestId(id), route: RouteId(2), codec: Some(CodecChoice::Auto), deduplicate: true, task };
+    let order = |(id, task)| Order {
+        request: RequestId(id),
+        route: RouteId(2),
+        codec: Some(CodecChoice::Auto),
+        deduplicate: true,
+        task,
+    };
     (0u64..).zip(tasks).map(order).collect()
 }
 

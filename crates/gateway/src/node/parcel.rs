@@ -145,8 +145,18 @@ impl Coded {
     /// `Corrupt` if the head does not fit the body, which no source with the job's key sends. `Unavailable` if the window
     /// does not keep a piece any more.
     pub fn decode(self, held: Option<Held>, window: &Window) -> Result<(Parcel, Option<u64>), Failure> {
-        let Head { request, route, purpose, manifest_bytes, recipe_bytes, referenced_bytes, raw_bytes, codec, seal, .. } =
-            self.head;
+        let Head {
+            request,
+            route,
+            purpose,
+            manifest_bytes,
+            recipe_bytes,
+            referenced_bytes,
+            raw_bytes,
+            codec,
+            seal,
+            ..
+        } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
         if length(&raw) != raw_bytes {

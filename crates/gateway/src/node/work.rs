@@ -166,7 +166,9 @@ impl Manifest {
     /// Returns the lengths of the objects whose bytes follow, in their order. A part is one whole.
     pub fn written_bytes(&self) -> impl Iterator<Item = u64> + '_ {
         let entries = if let Manifest::Bundle(entries) = self { &entries[..] } else { &[] };
-        entries.iter().filter_map(|entry| if let Entry::Write { size_bytes, .. } = entry { Some(*size_bytes) } else { None })
+        entries
+            .iter()
+            .filter_map(|entry| if let Entry::Write { size_bytes, .. } = entry { Some(*size_bytes) } else { None })
     }
 }
 

@@ -353,7 +353,9 @@ impl Running for Node {
         let (held, limit) = self.budget.usage_bytes();
         snapshot.add(&metrics::MEMORY_HELD_BYTES, [], held as f64);
         snapshot.add(&metrics::MEMORY_LIMIT_BYTES, [], limit as f64);
-        if let Some(bytes) = self.source.as_ref().map(|source| source.known.referenced_bytes()).filter(|bytes| *bytes > 0) {
+        if let Some(bytes) =
+            self.source.as_ref().map(|source| source.known.referenced_bytes()).filter(|bytes| *bytes > 0)
+        {
             snapshot.add(&metrics::DEDUPLICATED_BYTES, [], bytes as f64);
         }
         if let Some((bytes, refused)) = self.sink.as_ref().and_then(|sink| sink.window.usage()) {

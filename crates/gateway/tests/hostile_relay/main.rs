@@ -42,7 +42,8 @@ struct Ended {
 fn contents() -> BTreeMap<&'static str, Vec<u8>> {
     let mut random = StdRng::seed_from_u64(SEED);
     let lengths = [("a", 5_000), ("dir/b", 0), ("dir/c", 1), ("large", 200_000), ("larger", 330_001)];
-    let mut contents: BTreeMap<_, Vec<u8>> = BTreeMap::from(lengths.map(|(key, length)| (key, (0..length).map(|_| random.random()).collect())));
+    let mut contents: BTreeMap<_, Vec<u8>> =
+        BTreeMap::from(lengths.map(|(key, length)| (key, (0..length).map(|_| random.random()).collect())));
     contents.insert("twin", contents["larger"].clone());
     contents
 }

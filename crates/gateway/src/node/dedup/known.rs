@@ -1,8 +1,8 @@
 //! What a source knows of the windows of its sinks.
 
+use super::PieceHash;
 use super::cutting::Piece;
 use super::window::WindowState;
-use super::PieceHash;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

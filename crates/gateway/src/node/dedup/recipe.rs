@@ -1,10 +1,10 @@
 //! A recipe: how a sink puts together the object bytes of a body, from the new bytes that the body has and from bytes
 //! of earlier bodies.
 
+use super::PieceHash;
 use super::cutting::Piece;
 use super::known::{Contents, Place};
 use super::window::Window;
-use super::PieceHash;
 use crate::node::work::{Failure, parse_exactly};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

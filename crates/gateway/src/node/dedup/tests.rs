@@ -26,8 +26,7 @@ pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 fn parcel(data: &[u8]) -> Parcel {
-    let place =
-        PartPlace { target: 0, key: "k".to_owned(), upload: UploadId("u".to_owned()), part: 1, offset: 0 };
+    let place = PartPlace { target: 0, key: "k".to_owned(), upload: UploadId("u".to_owned()), part: 1, offset: 0 };
     let manifest = Manifest::Part { place, checksums: Checksums::default() };
     let segments = data.chunks(100_000).map(Bytes::copy_from_slice).collect();
     Parcel { request: RequestId(3), route: ROUTE, manifest, data: Payload::new(segments), held: None }
@@ -159,7 +158,8 @@ fn a_piece_with_other_bytes_is_never_used() {
     let (id, window) = (SealId { sealer: [9; 16], count: 1 }, Window::new(1 << 20));
     window.keep(SealId { count: 0, ..id }, Bytes::from(vec![7; 5000]));
     let new = Bytes::from_static(b"new");
-    let reference = |body, at, bytes, of: &[u8]| Step::Reference { body, at, bytes, hash: *blake3::hash(of).as_bytes() };
+    let reference =
+        |body, at, bytes, of: &[u8]| Step::Reference { body, at, bytes, hash: *blake3::hash(of).as_bytes() };
     let fault = |recipe: &[Step]| restore(recipe, &new, id, &window).err().map(|failure| failure.fault);
     assert_eq!(fault(&[Step::New { bytes: 3 }, reference(0, 10, 4990, &[7; 4990])]), None);
     assert_eq!(fault(&[Step::New { bytes: 3 }, reference(0, 10, 4990, &[8; 4990])]), Some(Fault::Corrupt));
