@@ -70,6 +70,9 @@ def test_deduplication_is_on_or_off(text: str, expected: bool) -> None:
     assert made.deduplicate is expected
     assert resolve("a", ("b",), made, local_launch().plan, exists=nothing_exists).deduplicate is expected
     assert not options().deduplicate
+    assert options("--dedup", "on", "--dedup-window", "1GiB").dedup_window_bytes == 1 << 30
+    with pytest.raises(UsageError, match="must be 1 MiB to 64 GiB"):
+        resolve("a", ("b",), Options(dedup_window_bytes=1), local_launch().plan, exists=nothing_exists)
     with pytest.raises(UsageError, match="one of on, off"):
         options("--dedup", "maybe")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.chains import Document, chain, twin, with_limits, write
+from testbed.chains import Document, chain, twin, write
 from testbed.drive import Command
 from testbed.trees import MIB, file_sha256, write_large
 from tradewind.model.units import format_bytes
@@ -94,11 +94,10 @@ def test_a_killed_sink_and_its_window_lose_nothing(command: Command, tmp_path: P
 
 
 def test_a_window_that_is_too_small_only_saves_less(command: Command, tmp_path: Path) -> None:
-    """The window is as large as the sink's memory, here about as large as the random file."""
     write_repeated(tmp_path / "source")
-    topology = with_limits(chain(), memory_bytes=10 * MIB)
-    arguments = words(tmp_path / "source", tmp_path / "copy", topology, tmp_path, "--limit-rate", RATE)
-    command.run(*arguments).expect(0)
+    few = ("--limit-rate", RATE, "--dedup-window", "3MiB")
+    done = command.run(*words(tmp_path / "source", tmp_path / "copy", chain(), tmp_path, *few)).expect(0)
+    assert savings(done.summary)[1] < PIECE_BYTES
     assert_equal(tmp_path / "source", tmp_path / "copy")
 
 

@@ -208,6 +208,12 @@ SETTINGS: dict[str, Setting] = {
             "off",
         ),
         Setting(
+            "dedup_window",
+            parse_bytes,
+            "with --dedup on: memory of each receiving gateway for bytes that it keeps, 1MiB to 64GiB (default 256MiB)",
+            unset="256MiB",
+        ),
+        Setting(
             "stall",
             parse_duration_s,
             "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",

@@ -33,8 +33,6 @@ pub const CUT_BYTES_AVERAGE: usize = 64 << 10;
 pub const CUT_BYTES_MAX: usize = 256 << 10;
 /// Shorter pieces are always sent. A reference takes some 45 bytes, and the source remembers each piece.
 pub const REFERENCED_BYTES_MIN: usize = 4 << 10;
-/// Most bytes that a sink keeps of one job, and at most its program's `memory_bytes`. The oldest are dropped.
-pub const WINDOW_BYTES_MAX: u64 = 256 << 20;
 
 /// BLAKE3 of a piece.
 pub type PieceHash = [u8; 32];

@@ -10,7 +10,6 @@ use crate::net::DataPort;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
 use crate::node::clock::FreezeDetector;
-use crate::node::dedup::WINDOW_BYTES_MAX;
 use crate::node::dedup::window::Window;
 use crate::node::inbound::Inbound;
 use crate::node::load::StageMeter;
@@ -193,7 +192,7 @@ impl<'a> Building<'a> {
             scope: WriteScope::of(program),
             seal: self.seal.clone(),
             taken: Taken::default(),
-            window: Window::new(program.limits.memory_bytes.min(WINDOW_BYTES_MAX)),
+            window: Window::new(program.limits.dedup_window_bytes),
             tasks: self.tasks.clone(),
         })))
     }

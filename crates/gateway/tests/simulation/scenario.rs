@@ -249,6 +249,7 @@ fn link(rng: &mut SmallRng) -> LinkSpec {
 fn limits(rng: &mut SmallRng) -> Limits {
     Limits {
         memory_bytes: [64 << 10, 256 << 10, 1 << 20][rng.random_range(0..3)],
+        dedup_window_bytes: 100_000,
         store_requests_max: rng.random_range(1..=16),
         store_tries_max: rng.random_range(3..=8),
         store_retry_s: rng.random_range(10..=60),
