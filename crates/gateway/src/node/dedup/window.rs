@@ -39,7 +39,7 @@ pub struct WindowState {
 impl WindowState {
     /// Returns whether a body that begins at `start_bytes` is kept until `more_bytes` have come.
     pub(super) fn keeps(&self, start_bytes: u64, more_bytes: u64) -> bool {
-        self.total_bytes + more_bytes <= start_bytes + self.bytes_max
+        self.total_bytes.saturating_add(more_bytes) <= start_bytes.saturating_add(self.bytes_max)
     }
 }
 
