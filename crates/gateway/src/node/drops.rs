@@ -3,6 +3,7 @@
 
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
+use super::dedup::window::Window;
 use super::load::{Answer, StageMeter};
 use super::parcel::Parcel;
 use super::replay::Taken;
@@ -262,7 +263,7 @@ pub(super) fn assert_done(verdict: &Verdict, when: &str) {
 async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when: &str) -> (bool, Verdict) {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    let reply = if over_hop { reply.from_downstream(seal::of_tests()) } else { reply };
+    let reply = if over_hop { reply.from_downstream(seal::of_tests(), None) } else { reply };
     let owed = Owed::new(reply, parcel.request);
     let held = ends.budget.hold(parcel.route, parcel.data.len().max(1)).await;
     let sink = ends.sink.clone();

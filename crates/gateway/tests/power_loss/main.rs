@@ -33,6 +33,7 @@ use tradewind_gateway::lead::run::{LeadSetup, RouteSource, begin};
 use tradewind_gateway::lead::status;
 use tradewind_gateway::node::attempts::Attempts;
 use tradewind_gateway::node::budget::MemoryBudget;
+use tradewind_gateway::node::dedup::window::Window;
 use tradewind_gateway::node::load::StageMeter;
 use tradewind_gateway::node::replay::Taken;
 use tradewind_gateway::node::scope::{ReadScope, WriteScope};

@@ -12,6 +12,7 @@ use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::status;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
+use crate::node::dedup::window::Window;
 use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};

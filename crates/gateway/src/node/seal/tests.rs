@@ -146,7 +146,7 @@ fn a_body_does_not_open_in_another_run_or_as_an_answer() {
 fn an_answer_opens_only_unchanged_and_for_its_request() {
     let (source, sink) = (seal(1), seal(2));
     let answer = sink.seal_answer(RequestId(7), b"tradewind").unwrap();
-    assert_eq!(source.open_answer(RequestId(7), &answer).unwrap(), b"tradewind");
+    assert_eq!(source.open_answer(RequestId(7), &answer).unwrap().1, b"tradewind");
     assert!(source.open_answer(RequestId(8), &answer).is_err());
     for at in 0..answer.len() {
         let mut changed = answer.clone();
