@@ -28,7 +28,7 @@ from tradewind.engine.request import Options
 #: Length of a file, number of files of a kind, and of edits between versions.
 FILE_BYTES, FILES, EDITS = 32_000_000, 8, 20
 CHUNK_BYTES = 8 << 20
-RATE_BYTES_PER_S = 200_000_000
+RATE_BYTES_PER_S = 40_000_000
 QUICK_DIVISOR = 16
 
 
