@@ -13,6 +13,7 @@ from benchmarks.sky.adaptation import measure_adaptation
 from benchmarks.sky.capacity import measure_capacity
 from benchmarks.sky.compression import measure_compression
 from benchmarks.sky.connections import measure_connections
+from benchmarks.sky.deduplication import measure_deduplication
 from benchmarks.sky.flow import measure_flow
 from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
@@ -38,12 +39,13 @@ SUITES = {
     "adaptation": measure_adaptation,
     "straggler": measure_straggler,
     "compression": measure_compression,
+    "deduplication": measure_deduplication,
     "sizes": measure_sizes,
     "skyplane": measure_skyplane,
 }
 
 #: Suites that run on this machine's own network.
-WITHOUT_SKY = {"skyplane"}
+WITHOUT_SKY = {"deduplication", "skyplane"}
 
 
 def main() -> int:

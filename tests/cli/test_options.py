@@ -64,6 +64,19 @@ def test_an_unknown_codec_is_refused_with_those_that_exist(text: str) -> None:
         resolve("a", ("b",), Options(compress=True, codec=text), local_launch().plan, exists=nothing_exists)
 
 
+@pytest.mark.parametrize(("text", "expected"), [("on", True), ("off", False)])
+def test_deduplication_is_on_or_off(text: str, expected: bool) -> None:
+    made = options("--dedup", text)
+    assert made.deduplicate is expected
+    assert resolve("a", ("b",), made, local_launch().plan, exists=nothing_exists).deduplicate is expected
+    assert not options().deduplicate
+    assert options("--dedup", "on", "--dedup-window", "1GiB").dedup_window_bytes == 1 << 30
+    with pytest.raises(UsageError, match="must be 1 MiB to 64 GiB"):
+        resolve("a", ("b",), Options(dedup_window_bytes=1), local_launch().plan, exists=nothing_exists)
+    with pytest.raises(UsageError, match="one of on, off"):
+        options("--dedup", "maybe")
+
+
 def test_rules_keep_their_order(tmp_path: Path) -> None:
     file = tmp_path / "rules"
     file.write_text("# first\n- *.tmp\n\n+ keep.tmp\n")

@@ -143,10 +143,11 @@ def test_hops_on_this_machine_teach_nothing_unless_they_have_detours() -> None:
     assert measurable_hops(plan, detoured) == {("a", "b"): (IRELAND, TOKYO)}
 
 
-def test_compressed_transfers_teach_nothing(tmp_path: Path) -> None:
+def test_shortened_transfers_teach_nothing(tmp_path: Path) -> None:
     plan = plan_of()
     hops = measurable_hops(plan, deployed(plan))
-    assert record_samples(tmp_path, "x", replace(SPEC, compress=True), plan, hops, watched(50, 50), date=DATE) == 0
+    for spec in (replace(SPEC, compress=True), replace(SPEC, deduplicate=True)):
+        assert record_samples(tmp_path, "x", spec, plan, hops, watched(50, 50), date=DATE) == 0
     assert record_samples(tmp_path, "x", SPEC, plan, hops, watched(50, 50), date=DATE) == 3
     assert load_catalog(tmp_path, today=TODAY).grid.link(IRELAND, TOKYO) is not None
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tradewind.engine.report import ProgressLines, plain_line, plan_lines, summary_lines
+from tradewind.engine.report import ProgressLines, plain_line, plan_lines, saved_lines, summary_lines
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.units import format_usd
@@ -77,6 +77,15 @@ def test_a_resumed_job_has_the_rate_of_its_own_run() -> None:
 def priced() -> Plan:
     gateways = tuple(PlannedGateway(name) for name in ("lead", "a", "b"))
     return Plan(gateways, (PlannedHop("a", "b", 1),), (PlannedRoute(("a", "b"), 1.0, 0.1),))
+
+
+def test_what_was_not_sent_has_a_line_with_the_ratio_of_each_means() -> None:
+    route = HopActivity("a → b", 10**9, saved_bytes=700_000_000, deduplicated_bytes=500_000_000)
+    both = saved_lines(replace(PROGRESS, hops=(route,)))
+    assert both == ["saved   500 MB by deduplication (ratio 0.50), 200 MB by compression (ratio 0.60), of 1.00 GB"]
+    alone = saved_lines(replace(PROGRESS, hops=(replace(route, deduplicated_bytes=0),)))
+    assert alone == ["saved   700 MB by compression (ratio 0.30), of 1.00 GB"]
+    assert saved_lines(replace(PROGRESS, hops=(HopActivity("a → b", 10**9),))) == []
 
 
 def test_two_lines_before_the_start() -> None:

@@ -1,4 +1,4 @@
-"""The effect of compression is counted over all known runs of a job."""
+"""The effects of deduplication and compression are counted over all known runs of a job."""
 
 from typing import Any
 
@@ -14,8 +14,12 @@ def run(carried: tuple[int, int] | None, *, has_ended: bool = True) -> dict[str,
     return {"ended_unix_ms": 1 if has_ended else None, "carried": known}
 
 
-def receipt(codec: str | None, *runs: dict[str, Any], plan: dict[str, Any] | None = None) -> dict[str, Any]:
-    request = {} if codec is None else {"compression": codec}
+def receipt(
+    codec: str | None, *runs: dict[str, Any], plan: dict[str, Any] | None = None, deduplicates: bool = False
+) -> dict[str, Any]:
+    request: dict[str, Any] = {} if codec is None else {"compression": codec}
+    if deduplicates:
+        request["deduplication"] = True
     fields: dict[str, Any] = {**dict.fromkeys(JobRow.__dataclass_fields__), "id": "j", "request": request}
     row = JobRow(**fields)
     hops = [{"bytes": 300, "saved_bytes": 100}, {"bytes": 100}]
@@ -54,3 +58,19 @@ def test_without_compression_all_bytes_are_charged() -> None:
         assert sent_part(made) == 1.0
     assert figures(receipt(None))["compression"] is None
     assert figures({"summary": None, "progress": {}, "cost": {}})["routes"] is None
+
+
+def test_compression_gets_what_deduplication_leaves() -> None:
+    """Both together give the part that was sent, with one of them or with both."""
+    ended: dict[str, Any] = {
+        "ended_unix_ms": 1,
+        "carried": {"carried_bytes": 100, "deduplicated_bytes": 60, "sent_bytes": 10},
+    }
+    both = receipt("zstd", ended, deduplicates=True)
+    assert both["deduplication"] == {"carried_bytes": 100, "sent_bytes": 40, "ratio": 0.4}
+    assert both["compression"] == {"codec": "zstd", "carried_bytes": 40, "sent_bytes": 10, "ratio": 0.25}
+    assert sent_part(both) == pytest.approx(0.1)
+    ended["carried"]["sent_bytes"] = 40
+    alone = receipt(None, ended, deduplicates=True)
+    assert (alone["compression"], alone["deduplication"]["ratio"], sent_part(alone)) == (None, 0.4, 0.4)
+    assert figures(alone)["deduplication"] == alone["deduplication"]

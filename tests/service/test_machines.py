@@ -72,6 +72,7 @@ def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World,
     with world.server.client() as admin:
         assert admin.put("/v1/tariffs", json={"tariffs": [{"name": "base", "unit": "GB", "tiers": price}]}).is_success
     asked: dict[str, Any] = {"routes": 1, "compression": "zstd", "chunk_bytes": 8 << 20, "via": "fleet"}
+    asked["deduplication"] = True
     made = client.post("/v1/quotes", json={**body("packed", **asked), "source": "connection:a/text/"})
     assert made.status_code == 201, made.text
     assert made.json()["routes"] == 1
@@ -81,11 +82,13 @@ def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World,
     assert {name: sent["request"][name] for name in asked} == asked
     done = until(client, sent["id"], "done")
     assert world.copied("packed", "text")
-    found = done["compression"]
-    assert (done["routes"], found["codec"], found["carried_bytes"]) == (1, "zstd", done["counts"]["bytes_done"])
+    found, kept = done["compression"], done["deduplication"]
+    assert (done["routes"], found["codec"], kept["carried_bytes"]) == (1, "zstd", done["counts"]["bytes_done"])
+    assert 0 < kept["ratio"] == kept["sent_bytes"] / kept["carried_bytes"] <= 1
+    assert found["carried_bytes"] == kept["sent_bytes"]
     assert found["ratio"] == found["sent_bytes"] / found["carried_bytes"] < 0.7
     receipt = client.get(f"/v1/jobs/{sent['id']}/receipt").json()
-    assert (receipt["routes"], receipt["compression"]) == (1, found)
+    assert (receipt["routes"], receipt["compression"], receipt["deduplication"]) == (1, found, kept)
     (tariff,) = [line["usd_micros"] for line in receipt["charges"] if line["what"].startswith("service: ")]
     assert tariff == pytest.approx(found["sent_bytes"], abs=1)
     world.nothing_is_left(client)
@@ -117,6 +120,7 @@ def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
     for wrong, why in (
         (body("x", via="here", max_cost_usd=1.0), "max_cost_usd: this job rents no machines"),
         (body("x", via="here", routes=2), "routes: this job rents no machines"),
+        (body("x", via="here", deduplication=True), "deduplication: this job rents no machines"),
         (
             {**local, "via": None, "compression": "lz4"},
             f"compression: machines copy between stores, and {world.server.data} is a local path",

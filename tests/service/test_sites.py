@@ -64,6 +64,7 @@ def test_a_single_file_is_sent_and_received(server: Server) -> None:
         (("send", "--chunk-size", "65MiB", "SENT", "dublin:run7"), 2, "chunk_bytes"),
         (("send", "--routes", "2", "SENT", "dublin:run7"), 2, "routes: this job rents no machines\nhint: leave out"),
         (("send", "--compress", "zstd", "SENT", "dublin:run7"), 2, "compression: this job rents no machines"),
+        (("send", "--dedup", "on", "SENT", "dublin:run7"), 2, "deduplication: this job rents no machines"),
         (("send", "--routes", "33", "SENT", "dublin:run7"), 2, "a number of routes, 1 to 32, not 33"),
         (("send", "s3://other/run7/", "dublin:run7"), 2, "s3://other/run7/: the operator has not allowed this store"),
         (("send", "/etc", "dublin:run7"), 2, "/etc: not below an allowed folder"),

@@ -155,9 +155,12 @@ pub struct HopActivity {
     pub name: String,
     /// Bytes acknowledged.
     pub bytes: u64,
-    /// Part of `bytes` that did not have to be sent, because bodies were compressed.
+    /// Part of `bytes` that did not have to be sent, because bodies were deduplicated or compressed.
     #[serde(default)]
     pub saved_bytes: u64,
+    /// Part of `saved_bytes` that deduplication saved; compression saved the rest.
+    #[serde(default)]
+    pub deduplicated_bytes: u64,
     /// True if it works now.
     pub up: bool,
     /// Number in the program.

@@ -61,6 +61,9 @@ pub struct JobSpec {
     /// How chunks are compressed, if they are.
     #[serde(default)]
     pub codec: CodecChoice,
+    /// Do not send bytes between gateways that the receiving one has from this run of the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deduplicate: bool,
     /// Ceiling on the average egress price of the bytes sent, USD per GB; more expensive routes are used only below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd_per_gb: Option<f64>,

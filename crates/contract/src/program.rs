@@ -196,6 +196,8 @@ pub struct DialSpec {
 pub struct Limits {
     /// Object bytes held at once by source and sink together.
     pub memory_bytes: u64,
+    /// For a sink of a job that deduplicates: bytes that it keeps in memory, so that they need not be sent again.
+    pub dedup_window_bytes: u64,
     /// Maximum requests in flight to one store; adaptive below that.
     pub store_requests_max: u32,
     /// Maximum attempts of one store request; then the object fails.
@@ -221,6 +223,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
+            dedup_window_bytes: 256 << 20,
             store_requests_max: 64,
             store_tries_max: 10,
             store_retry_s: 120,

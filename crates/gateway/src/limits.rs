@@ -190,6 +190,8 @@ pub const JOB_ID_CHARS_MAX: usize = 64;
 pub const CHUNK_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 /// Fewest and most object bytes that a program may let a gateway hold.
 pub const MEMORY_BYTES: std::ops::RangeInclusive<u64> = (8 << 20)..=(1 << 40);
+/// Fewest and most bytes that a program may let a sink keep for deduplication.
+pub const DEDUP_WINDOW_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
 /// Most requests in flight to a store that a program may set.
 pub const STORE_REQUESTS_MAX: u32 = 1024;
 /// Most attempts of one store request that a program may set.

@@ -24,6 +24,7 @@ use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_gateway::attributes::Inherited;
 use tradewind_gateway::enrol::NewKey;
 use tradewind_gateway::enrol::messages::{Claim, Grant, Opening};
+use tradewind_gateway::node::dedup::recipe::Step;
 use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
@@ -107,8 +108,19 @@ fn orders() -> Vec<Order> {
     let condition = Precondition::default();
     let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
     let tasks = [SourceTask::Bundle(vec![fetch; 3]), part, SourceTask::Pass(manifests().remove(0))];
-    let order = |(id, task)| Order { request: RequestId(id), route: RouteId(2), codec: Some(CodecChoice::Auto), task };
+    let order = |(id, task)| Order {
+        request: RequestId(id),
+        route: RouteId(2),
+        codec: Some(CodecChoice::Auto),
+        deduplicate: true,
+        task,
+    };
     (0u64..).zip(tasks).map(order).collect()
+}
+
+fn recipe() -> Vec<Step> {
+    let reference = |body, at| Step::Reference { body, at, bytes: 4096, hash: *blake3::hash(&[5; 4096]).as_bytes() };
+    vec![Step::New { bytes: 8000 }, reference(0, 100), reference(1, 0), Step::New { bytes: 192 }]
 }
 
 fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
@@ -129,6 +141,7 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
 fn manifests_and_orders_survive_any_bytes() {
     let mut seeds: Vec<Vec<u8>> = manifests().iter().map(|manifest| postcard::to_stdvec(manifest).unwrap()).collect();
     seeds.push(postcard::to_stdvec(&orders()).unwrap());
+    seeds.push(postcard::to_stdvec(&recipe()).unwrap());
     seeds::keep("bodies", &seeds);
     let mut random = StdRng::seed_from_u64(20_261_121);
     for seed in &seeds {
@@ -198,6 +211,8 @@ fn good_connection() -> Vec<u8> {
         route: RouteId(2),
         purpose: Purpose::Chunk,
         manifest_bytes: 4,
+        recipe_bytes: 0,
+        referenced_bytes: 0,
         raw_bytes: wire_bytes,
         wire_bytes,
         codec: Codec::Raw,

@@ -195,7 +195,11 @@ pub struct Head {
     pub purpose: Purpose,
     /// Length of the manifest at the front of the decoded body.
     pub manifest_bytes: u32,
-    /// Length of the decoded body: manifest and object bytes.
+    /// Length of the recipe after the manifest, by which the sink restores the object bytes; 0 if the body has them all.
+    pub recipe_bytes: u32,
+    /// Object bytes that are not in the body, because its recipe refers to them.
+    pub referenced_bytes: u64,
+    /// Length of the decompressed body: manifest, recipe and object bytes.
     pub raw_bytes: u64,
     /// Length of the body on the wire.
     pub wire_bytes: u64,
@@ -355,8 +359,11 @@ fn parse_head(header: &Header, payload: &[u8]) -> Result<Head, FrameError> {
     let sane = head.route == header.route
         && head.wire_bytes <= BODY_BYTES_MAX
         && head.raw_bytes <= BODY_BYTES_MAX
-        && u64::from(head.manifest_bytes) <= head.raw_bytes
-        && head.manifest_bytes as usize <= CONTROL_BYTES_MAX;
+        && head.referenced_bytes <= BODY_BYTES_MAX
+        && (head.recipe_bytes > 0 || head.referenced_bytes == 0)
+        && u64::from(head.manifest_bytes) + u64::from(head.recipe_bytes) <= head.raw_bytes
+        && head.manifest_bytes as usize <= CONTROL_BYTES_MAX
+        && head.recipe_bytes as usize <= CONTROL_BYTES_MAX;
     if sane { Ok(head) } else { Err(FrameError::Payload(Kind::Head)) }
 }
 
@@ -384,7 +391,9 @@ mod tests {
                 request: RequestId(request),
                 route: RouteId(route),
                 purpose,
-                manifest_bytes: u64::from(manifest_bytes).min(raw_bytes) as u32,
+                manifest_bytes: u64::from(manifest_bytes).min(raw_bytes / 2) as u32,
+                recipe_bytes: u64::from(manifest_bytes / 3).min(raw_bytes / 2) as u32,
+                referenced_bytes: if manifest_bytes / 3 > 0 && raw_bytes > 1 { wire_bytes } else { 0 },
                 raw_bytes,
                 wire_bytes,
                 codec,

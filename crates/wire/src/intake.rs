@@ -105,6 +105,8 @@ mod tests {
             route: RouteId(0),
             purpose: Purpose::Chunk,
             manifest_bytes: 0,
+            recipe_bytes: 0,
+            referenced_bytes: 0,
             raw_bytes: wire_bytes,
             wire_bytes,
             codec: Codec::Raw,

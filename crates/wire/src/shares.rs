@@ -67,8 +67,10 @@ struct Route {
     flight_requests: usize,
     /// Bytes that are paid for: all bytes sent, except those that were certainly never sent.
     paid_bytes: u64,
-    /// Part of `paid_bytes` that compression saved: these bytes cost nothing.
+    /// Part of `paid_bytes` that deduplication and compression saved: these bytes cost nothing.
     saved_bytes: u64,
+    /// Part of `saved_bytes` that deduplication saved.
+    deduplicated_bytes: u64,
 }
 
 /// Why nothing can be sent now. If several reasons apply, the last one in this list is returned: it passes soonest.
@@ -124,8 +126,10 @@ pub struct Activity {
     pub route: RouteId,
     /// Bytes that arrived.
     pub done_bytes: u64,
-    /// Part of `done_bytes` that compression saved.
+    /// Part of `done_bytes` that deduplication and compression saved.
     pub saved_bytes: u64,
+    /// Part of `saved_bytes` that deduplication saved.
+    pub deduplicated_bytes: u64,
     /// Requests in flight.
     pub flight_requests: usize,
     /// True if the route works now.
@@ -270,12 +274,13 @@ impl Shares {
         }
     }
 
-    /// Records that `bytes` of those sent on `route` were not needed, because the body was compressed: they cost nothing.
-    /// The caller reports the body as [done](Shares::done) too. Ceilings in bytes and shares count the uncompressed
-    /// bytes.
-    pub fn saved(&mut self, route: RouteId, bytes: u64) {
+    /// Records that `bytes` of those sent on `route` were not needed, because the body was deduplicated (these are
+    /// `deduplicated_bytes`) or compressed: they cost nothing. The caller reports the body as [done](Shares::done) too.
+    /// Ceilings in bytes and shares count the bytes of the objects.
+    pub fn saved(&mut self, route: RouteId, bytes: u64, deduplicated_bytes: u64) {
         if let Some(route) = self.route_mut(route) {
             route.saved_bytes += bytes;
+            route.deduplicated_bytes += deduplicated_bytes;
         }
     }
 
@@ -377,6 +382,7 @@ impl Shares {
             route: route.plan.id,
             done_bytes: route.done_bytes,
             saved_bytes: route.saved_bytes,
+            deduplicated_bytes: route.deduplicated_bytes,
             flight_requests: route.flight_requests,
             up: route.health == Health::Up,
             retired: route.retired,
@@ -404,7 +410,7 @@ impl Shares {
     }
 
     /// Returns the cost of the bytes sent, at the plan's prices, including lost ones and those that may or may not have
-    /// been sent. Until a compressed body is [saved](Shares::saved), it costs as much as an uncompressed one.
+    /// been sent. Until a body's savings are [recorded](Shares::saved), it costs its full length.
     pub fn spent_usd(&self) -> f64 {
         let cost = |route: &Route| cost_usd(route.paid_bytes - route.saved_bytes, route.plan.usd_per_gb);
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
@@ -510,6 +516,7 @@ impl Route {
             flight_requests: 0,
             paid_bytes: 0,
             saved_bytes: 0,
+            deduplicated_bytes: 0,
         }
     }
 

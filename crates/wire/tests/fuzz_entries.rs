@@ -33,6 +33,8 @@ fn good_frames() -> Vec<Vec<u8>> {
         route: RouteId(2),
         purpose: Purpose::Chunk,
         manifest_bytes: 4,
+        recipe_bytes: 0,
+        referenced_bytes: 0,
         raw_bytes: 40,
         wire_bytes: 30,
         codec: Codec::Zstd,

@@ -202,6 +202,18 @@ SETTINGS: dict[str, Setting] = {
             "off",
         ),
         Setting(
+            "dedup",
+            _one_of("on", "off"),
+            "deduplication between gateways: do not send bytes that the receiving gateway still has from this job",
+            "off",
+        ),
+        Setting(
+            "dedup_window",
+            parse_bytes,
+            "with --dedup on: memory of each receiving gateway for bytes that it keeps, 1MiB to 64GiB (default 256MiB)",
+            unset="256MiB",
+        ),
+        Setting(
             "stall",
             parse_duration_s,
             "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",

@@ -18,7 +18,15 @@ from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
 from tradewind.engine.passage import passage_lines
-from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_table, limits_lines, summary_lines
+from tradewind.engine.report import (
+    cost_lines,
+    in_columns,
+    job_cost,
+    ledger_table,
+    limits_lines,
+    saved_lines,
+    summary_lines,
+)
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
@@ -246,7 +254,7 @@ def _show(args: Namespace, job: Job) -> int:
             print(printable(f"error   {record.summary.message}"))
     else:
         limits = progress.limits if record.state == "running" else None
-        for line in [*limits_lines(limits), *cost_lines(cost)]:
+        for line in [*limits_lines(limits), *saved_lines(progress), *cost_lines(cost)]:
             print(line)
     if args.cost:
         for line in ledger_table(cost):

@@ -68,6 +68,12 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_compression),
         help=f"between stores, on machines: compression between them: {COMPRESSIONS} (default off)",
     )
+    parser.add_argument(
+        "--dedup",
+        choices=("on", "off"),
+        help="between stores, on machines: do not send bytes that the receiving machine still has from this job "
+        "(default off)",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -132,6 +138,7 @@ def _options(args: Namespace) -> dict[str, Any]:
         "chunk_bytes": args.chunk_size,
         "routes": args.routes,
         "compression": args.compress,
+        "deduplication": None if args.dedup is None else args.dedup == "on",
     }
 
 

@@ -203,6 +203,8 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
         help="with --via fleet or sky, and --compress: expected bytes sent per byte of data, above 0 and at most 1; "
         "the plan predicts rate and cost with it (default 1)",
     )
+    add_setting(gateways, "dedup", metavar="on|off")
+    add_setting(gateways, "dedup_window", metavar="SIZE")
     gateways.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
 
 
@@ -243,6 +245,8 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         preserve=args.preserve,
         compress=args.compress != OFF,
         codec=AUTO if args.compress == OFF else args.compress,
+        deduplicate=args.dedup == "on",
+        dedup_window_bytes=args.dedup_window,
         max_cost_usd=usd if kind == "usd" else None,
         max_usd_per_gb=usd if kind == "usd_per_gb" else None,
         max_bytes=args.max_bytes,

@@ -40,6 +40,7 @@ class RunSettings:
     seal_key_hex: str | None = None
     route_ids: Mapping[tuple[str, ...], int] | None = None
     store_work_s: int | None = None
+    dedup_window_bytes: int | None = None
 
 
 def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
@@ -159,4 +160,5 @@ def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Gat
         store_idle_s=min(limits.store_idle_s, max(IDLE_S_MIN, job.stall_s // 2)),
         store_requests_max=settings.store_requests_max or limits.store_requests_max,
         store_work_s=settings.store_work_s or limits.store_work_s,
+        dedup_window_bytes=settings.dedup_window_bytes or limits.dedup_window_bytes,
     )

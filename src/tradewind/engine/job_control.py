@@ -91,7 +91,11 @@ class JobControl:
         spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
-        settings = {"concurrency": options.concurrency, "store_work_s": options.store_work_s}
+        settings = {
+            "concurrency": options.concurrency,
+            "store_work_s": options.store_work_s,
+            "dedup_window_bytes": options.dedup_window_bytes,
+        }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
             lock = None

@@ -133,8 +133,8 @@ def record_samples(
         ConfigError: the user's catalog cannot be read.
         OSError: it cannot be written.
     """
-    if not hops or spec.compress or spec.dry_run:
-        # Rates of routes count uncompressed bytes, more than the links carried.
+    if not hops or spec.compress or spec.deduplicate or spec.dry_run:
+        # Rates of routes count the bytes of objects, more than the links carried.
         return 0
     from tradewind.catalog.learned import store_samples
     from tradewind.catalog.load import load_catalog

@@ -85,7 +85,7 @@ class JobLedger:
         self._lock = threading.Lock()
         #: The lead's sum over all runs at the start of the present run, as far as the ledger has it.
         self._base_usd = 0.0
-        #: Bytes that compression saved in the present run, by its latest line.
+        #: Bytes that deduplication and compression saved in the present run, by its latest line.
         self._saved_bytes = 0
         self._saved_s = float("-inf")
         #: True if the ledger is recorded or must be: from then on it is kept up to date.
@@ -295,7 +295,7 @@ class JobLedger:
     def _egress_of(self, count: RunCount, progress: Progress) -> float:
         """Return the egress of the present run [USD]: the larger figure, unless a line knows of more saved bytes.
 
-        A lead books bytes at their full price, and refunds what compression saved when they arrive.
+        A lead books bytes at their full price, and refunds what was saved when they arrive.
         """
         usd, saved_bytes = progress.cost_usd - self._base_usd, sum(hop.saved_bytes for hop in progress.hops)
         if saved_bytes < self._saved_bytes:

@@ -87,14 +87,16 @@ def _objects(path: str | None) -> dict[str, Any] | None:
 
 
 def carried_of(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes of data that the hops of a run carried, and how many they sent after compression.
+    """Return the bytes of data that the hops of a run carried, how many of them they did not send because of
+    deduplication, and how many they sent after compression.
 
-    Both are sums over all hops, so data that passes a relay counts once for each hop.
+    All are sums over all hops, so data that passes a relay counts once for each hop.
     """
     hops = progress.get("hops", ())
     carried_bytes = sum(hop["bytes"] for hop in hops)
     return {
         "carried_bytes": carried_bytes,
+        "deduplicated_bytes": sum(hop.get("deduplicated_bytes", 0) for hop in hops),
         "sent_bytes": carried_bytes - sum(hop.get("saved_bytes", 0) for hop in hops),
     }
 

@@ -70,6 +70,7 @@ def summary_lines(
         rest.append(f"{format_bytes(progress.duplicate_bytes)} sent twice because a route stood still or was slow")
     if rest:
         lines.append(f"also    {', '.join(rest)}")
+    lines += saved_lines(progress)
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))
     if proofs:
         lines.append("proven  " + ", ".join(f"{count:,} {proof_words(name)}" for name, count in proofs))
@@ -84,6 +85,23 @@ def summary_lines(
             for end in summary.destinations
         ]
     return lines
+
+
+def saved_lines(progress: Progress) -> list[str]:
+    """Return one line with the bytes that deduplication and compression saved; none if they saved nothing.
+
+    The bytes are sums over the routes. Each ratio is the bytes left by the bytes before; compression comes second.
+    """
+    carried_bytes = sum(route.bytes for route in progress.hops)
+    deduplicated_bytes = sum(route.deduplicated_bytes for route in progress.hops)
+    compressed_bytes = sum(route.saved_bytes for route in progress.hops) - deduplicated_bytes
+    before, words = carried_bytes, []
+    for saved_bytes, means in ((deduplicated_bytes, "deduplication"), (compressed_bytes, "compression")):
+        if saved_bytes > 0:
+            left_bytes = before - saved_bytes
+            words.append(f"{format_bytes(saved_bytes)} by {means} (ratio {left_bytes / before:.2f})")
+            before = left_bytes
+    return [f"saved   {', '.join(words)}, of {format_bytes(carried_bytes)}"] if words else []
 
 
 def plan_lines(

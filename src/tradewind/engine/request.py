@@ -38,6 +38,7 @@ from tradewind.model.job import (
     VerifyMode,
 )
 from tradewind.model.plan import Plan
+from tradewind.model.program import DEDUP_WINDOW_BYTES_MAX, DEDUP_WINDOW_BYTES_MIN
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
@@ -72,6 +73,8 @@ class Options:
     - `preserve`: what copies keep of files: mode, owner (files only by root) and time
     - `compress`: between gateways; without gateways there is nothing to compress. `codec` is `lz4`, `zstd`,
       `zstd:LEVEL` (1 to 9), or `auto`: a sample of each chunk decides. A chunk that would not get shorter is sent raw
+    - `deduplicate`: between gateways; bytes that the receiving one still has from this run are not sent again.
+      `dedup_window_bytes`: how many new bytes it keeps in memory; None: 256 MiB
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
       `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
       count each time; requests that a gateway repeats to its destination store do not
@@ -108,6 +111,8 @@ class Options:
     preserve: Preserve = field(default_factory=Preserve)
     compress: bool = False
     codec: str = AUTO
+    deduplicate: bool = False
+    dedup_window_bytes: int | None = None
     max_cost_usd: float | None = None
     max_usd_per_gb: float | None = None
     max_bytes: int | None = None
@@ -180,6 +185,7 @@ def resolve(
         preserve=checked_preserve(options.preserve, options.attributes, ends),
         compress=options.compress,
         codec=options.codec,
+        deduplicate=options.deduplicate,
         ceiling_usd_per_gb=price,
         ceiling_usd=options.max_cost_usd,
         ceiling_bytes=options.max_bytes,
@@ -517,6 +523,9 @@ def _check_options(options: Options) -> None:
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
     check_codec(options.codec)
+    window = options.dedup_window_bytes
+    if window is not None and not DEDUP_WINDOW_BYTES_MIN <= window <= DEDUP_WINDOW_BYTES_MAX:
+        raise UsageError(f"a window of {window} bytes for deduplication: must be 1 MiB to 64 GiB")
     if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
         raise UsageError(f"store_work_s {options.store_work_s}: must be 1 s to 1 day")
 

@@ -147,6 +147,7 @@ class RunStarter:
                 # As `secrets.token_hex`, whose import costs 3 ms.
                 os.urandom(32).hex() if plan.stations() else None,
                 store_work_s=self._settings.get("store_work_s"),
+                dedup_window_bytes=self._settings.get("dedup_window_bytes"),
             )
             self._push_programs(gateways, spec, run, plan)
             if self._adaptation is not None:

@@ -79,7 +79,7 @@ class ServiceClient:
         *,
         recursive: bool,
         max_usd: float | None = None,
-        **options: int | str | None,
+        **options: int | str | bool | None,
     ) -> str:
         """Submit a job, and return its id. `options` are further fields of the request.
 

@@ -30,7 +30,7 @@ class HopActivity:
     """Activity of one route: `name` as `a → b → c`, acknowledged bytes, and whether it works now.
 
     A `retired` route gets no more work, because the routes were changed. `saved_bytes` are those of `bytes` that
-    compression saved.
+    deduplication and compression saved, and `deduplicated_bytes` those of them that deduplication did.
     """
 
     name: str
@@ -40,6 +40,7 @@ class HopActivity:
     retired: bool = False
     requests_in_flight: int = 0
     saved_bytes: int = 0
+    deduplicated_bytes: int = 0
 
 
 Stage = Literal["read", "network", "write"]

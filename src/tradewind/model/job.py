@@ -207,6 +207,8 @@ class JobSpec(Document):
     compress: bool = False
     codec: str = "auto"
     """With `compress`: `auto`, `lz4`, `zstd` or `zstd:LEVEL`."""
+    deduplicate: bool = False
+    """Bytes that the receiving gateway has from this run are not sent again."""
     ceiling_usd_per_gb: float | None = None
     ceiling_usd: float | None = None
     ceiling_bytes: int | None = None

@@ -15,6 +15,8 @@ CONTRACT_VERSION = 2
 CONNECTIONS_MAX = 64
 #: Memory that a program may give to a gateway.
 MEMORY_BYTES_MIN, MEMORY_BYTES_MAX = 8 << 20, 1 << 40
+#: Bytes that a program may let a sink keep for deduplication.
+DEDUP_WINDOW_BYTES_MIN, DEDUP_WINDOW_BYTES_MAX = 1 << 20, 64 << 30
 STORE_REQUESTS_MAX = 1024
 STORE_TRIES_MAX = 100
 #: Maximum of each time limit of a program.
@@ -26,6 +28,7 @@ class GatewayLimits:
     """Named limits of a gateway; docs/reference/limits.md describes their effects."""
 
     memory_bytes: int = 256 << 20
+    dedup_window_bytes: int = 256 << 20
     store_requests_max: int = 64
     store_tries_max: int = 10
     store_retry_s: int = 120
@@ -40,6 +43,7 @@ class GatewayLimits:
         """Return the smallest and largest value that a gateway accepts for a limit."""
         least, most = {
             "memory_bytes": (MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
+            "dedup_window_bytes": (DEDUP_WINDOW_BYTES_MIN, DEDUP_WINDOW_BYTES_MAX),
             "store_requests_max": (1, STORE_REQUESTS_MAX),
             "store_tries_max": (1, STORE_TRIES_MAX),
         }.get(name, (1, TIMEOUT_S_MAX))

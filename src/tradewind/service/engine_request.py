@@ -36,6 +36,7 @@ def engine_request(
         chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
         compress=compression != OFF,
         codec=AUTO if compression == OFF else compression,
+        deduplicate=document.get("deduplication", False),
     )
     if use is not None:
         ends = use.destinations

@@ -37,6 +37,7 @@ class HopUse:
 
     bytes: int = 0
     saved_bytes: int = 0
+    deduplicated_bytes: int = 0
     from_s: float | None = None
     to_s: float | None = None
 
@@ -107,6 +108,7 @@ class JobTraces:
             "tradewind.hop.to": ends[1],
             "tradewind.bytes": hop.bytes,
             "tradewind.saved_bytes": hop.saved_bytes,
+            "tradewind.deduplicated_bytes": hop.deduplicated_bytes,
         }
         self._traces.add("hop", run, from_ms, to_ms, attributes)
 
@@ -122,6 +124,7 @@ def _hops(progress: Progress, times: Mapping[str, tuple[float, float]]) -> Itera
             hop = found[pair]
             hop.bytes += route.bytes
             hop.saved_bytes += route.saved_bytes
+            hop.deduplicated_bytes += route.deduplicated_bytes
             if route.name in times:
                 from_s, to_s = times[route.name]
                 hop.from_s = from_s if hop.from_s is None else min(hop.from_s, from_s)

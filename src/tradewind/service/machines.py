@@ -100,6 +100,9 @@ def _refuse_route_options(document: Mapping[str, Any], why: str) -> None:
         raise UsageError(f"routes: {why}", hint="leave out `routes`: the server's own machine is one route")
     if document.get("compression", OFF) not in (OFF, AUTO):
         raise UsageError(f"compression: {why}", hint="leave out `compression`: bytes are compressed between machines")
+    if document.get("deduplication", False):
+        hint = "leave out `deduplication`: it is between machines, and the server's own machine is one"
+        raise UsageError(f"deduplication: {why}", hint=hint)
 
 
 HERE_ONLY = MachineRules()

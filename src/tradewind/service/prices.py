@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -106,9 +107,10 @@ def hourly_tariff(price_list: Sequence[Tariff], links: Sequence[Sequence[str]], 
 
 
 def sent_part(receipt: Mapping[str, Any]) -> float:
-    """Return the part of a job's bytes that was sent after compression; 1 if nothing was compressed."""
-    ratio: float | None = (receipt.get("compression") or {}).get("ratio")
-    return 1.0 if ratio is None else ratio
+    """Return the part of a job's bytes that was sent after deduplication and compression; 1 without both."""
+    names = ("deduplication", "compression")
+    ratios: list[float | None] = [(receipt.get(name) or {}).get("ratio") for name in names]
+    return prod(ratio for ratio in ratios if ratio is not None)
 
 
 def ledger_amounts(tenant: str, job: str, cost: Mapping[str, Any]) -> list[Amount]:

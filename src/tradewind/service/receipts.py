@@ -25,7 +25,7 @@ def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[
         **{name: receipt[name] for name in FIELDS},
         "summary": _summary(row.request, receipt["summary"]),
         "routes": None if plan is None else len(plan["routes"]),
-        "compression": _compression(row.request.get("compression", OFF), receipt),
+        **_savings(row.request, receipt),
         "job_id": row.id,
         "state": state,
         "complete": state == "done",
@@ -42,16 +42,29 @@ def _summary(request: Mapping[str, Any], summary: Mapping[str, Any] | None) -> M
     return {**summary, "destinations": [{**end, "url": url} for end, url in ends]}
 
 
-def _compression(codec: str, receipt: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what compression has saved, over all runs that are known; None if it is off."""
-    if codec == OFF:
-        return None
+def _savings(request: Mapping[str, Any], receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what deduplication and compression have saved, over all runs that are known; None for one that is off.
+
+    Compression gets the bytes that deduplication leaves.
+    """
+    codec, deduplicates = request.get("compression", OFF), request.get("deduplication", False)
+    if codec == OFF and not deduplicates:
+        return {"compression": None, "deduplication": None}
     carried = [run["carried"] for run in receipt["runs"] if run["carried"] is not None]
     if receipt["runs"] and receipt["runs"][-1]["ended_unix_ms"] is None:
         carried.append(carried_of(receipt["progress"]))
-    total = {name: sum(each[name] for each in carried) for name in ("carried_bytes", "sent_bytes")}
-    ratio = total["sent_bytes"] / total["carried_bytes"] if total["carried_bytes"] else None
-    return {"codec": codec, **total, "ratio": ratio}
+    names = "carried_bytes", "deduplicated_bytes", "sent_bytes"
+    carried_bytes, deduplicated_bytes, sent_bytes = (sum(each.get(name, 0) for each in carried) for name in names)
+    left_bytes = carried_bytes - deduplicated_bytes
+    return {
+        "compression": None if codec == OFF else {"codec": codec, **_ratio(left_bytes, sent_bytes)},
+        "deduplication": _ratio(carried_bytes, left_bytes) if deduplicates else None,
+    }
+
+
+def _ratio(carried_bytes: int, sent_bytes: int) -> dict[str, Any]:
+    ratio = sent_bytes / carried_bytes if carried_bytes else None
+    return {"carried_bytes": carried_bytes, "sent_bytes": sent_bytes, "ratio": ratio}
 
 
 def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -70,9 +83,9 @@ def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return counts, proofs, ledger, routes and compression of a public receipt; all null without one."""
+    """Return counts, proofs, ledger, routes and savings of a public receipt; all null without one."""
     if receipt is None:
-        return dict.fromkeys(("counts", "proofs", "ledger", "routes", "compression"))
+        return dict.fromkeys(("counts", "proofs", "ledger", "routes", "compression", "deduplication"))
     summary = receipt["summary"] or {}
     return {
         "counts": receipt["progress"],
@@ -81,4 +94,5 @@ def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
         # A job that ended before an update has a receipt without them.
         "routes": receipt.get("routes"),
         "compression": receipt.get("compression"),
+        "deduplication": receipt.get("deduplication"),
     }

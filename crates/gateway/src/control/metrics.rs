@@ -83,6 +83,17 @@ pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks
 pub const MEMORY_HELD_BYTES: Metric = gauge("tradewind_memory_held_bytes", "Object bytes held now.");
 /// No labels.
 pub const MEMORY_LIMIT_BYTES: Metric = gauge("tradewind_memory_limit_bytes", "Object bytes that may be held at once.");
+/// On a source of a job that deduplicates; no labels.
+pub const DEDUPLICATED_BYTES: Metric =
+    counter("tradewind_deduplicated_bytes_total", "Object bytes for which a source sent references.");
+/// On a sink of a job that deduplicates; no labels.
+pub const DEDUPLICATION_WINDOW_BYTES: Metric =
+    gauge("tradewind_deduplication_window_bytes", "Bytes that a sink keeps, so that they need not be sent again.");
+/// On a sink of a job that deduplicates; no labels.
+pub const DEDUPLICATION_REFUSED: Metric = counter(
+    "tradewind_deduplication_refused_total",
+    "Bodies that a sink refused because bytes that they refer to were no longer kept.",
+);
 
 const PROCESS_RESIDENT_BYTES: Metric = gauge("process_resident_memory_bytes", "Resident memory.");
 const PROCESS_CPU_SECONDS: Metric = counter("process_cpu_seconds_total", "User and system CPU time.");

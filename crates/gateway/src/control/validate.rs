@@ -3,8 +3,8 @@
 //! Facts that only the stores know (does the bucket exist, is writing allowed) are not checked here.
 
 use crate::limits::{
-    CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES, PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX,
-    STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
+    CHUNK_BYTES, DEDUP_WINDOW_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES,
+    PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
 };
 use crate::names::{check_node_name, is_label};
 use std::collections::{BTreeSet, HashSet};
@@ -382,11 +382,14 @@ fn check_members(job: &JobSpec, members: &[Member]) -> Checked {
 }
 
 fn check_limits(limits: &Limits) -> Checked {
-    if !MEMORY_BYTES.contains(&limits.memory_bytes) {
-        return refuse(
-            format!("limits.memory_bytes is {}", limits.memory_bytes),
-            format!("it is {} to {}", MEMORY_BYTES.start(), MEMORY_BYTES.end()),
-        );
+    let ranges = [
+        ("memory_bytes", limits.memory_bytes, MEMORY_BYTES),
+        ("dedup_window_bytes", limits.dedup_window_bytes, DEDUP_WINDOW_BYTES),
+    ];
+    for (name, value, range) in ranges {
+        if !range.contains(&value) {
+            return refuse(format!("limits.{name} is {value}"), format!("it is {} to {}", range.start(), range.end()));
+        }
     }
     let bounded = [
         ("store_requests_max", limits.store_requests_max, STORE_REQUESTS_MAX),

@@ -21,6 +21,8 @@ fn head(wire_bytes: usize) -> Frame {
         route: RouteId(0),
         purpose: Purpose::Chunk,
         manifest_bytes: 1,
+        recipe_bytes: 0,
+        referenced_bytes: 0,
         raw_bytes: wire_bytes as u64,
         wire_bytes: wire_bytes as u64,
         codec: Codec::Raw,

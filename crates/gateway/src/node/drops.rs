@@ -3,6 +3,7 @@
 
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
+use super::dedup::window::Window;
 use super::load::{Answer, StageMeter};
 use super::parcel::Parcel;
 use super::replay::Taken;
@@ -72,6 +73,7 @@ impl Ends {
             scope: WriteScope::new(vec![keys.clone()]),
             seal: Some(seal::of_tests()),
             taken: Taken::default(),
+            window: Window::new(0),
             tasks: tasks.clone(),
         });
         let attempts = Attempts::new(&limits);
@@ -85,6 +87,7 @@ impl Ends {
             )),
             scope: ReadScope::new(keys),
             seal: Some(seal::of_tests()),
+            known: Arc::default(),
             tasks,
         });
         Self { from, to, source, sink, budget }
@@ -260,7 +263,7 @@ pub(super) fn assert_done(verdict: &Verdict, when: &str) {
 async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when: &str) -> (bool, Verdict) {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    let reply = if over_hop { reply.from_downstream(seal::of_tests()) } else { reply };
+    let reply = if over_hop { reply.from_downstream(seal::of_tests(), None) } else { reply };
     let owed = Owed::new(reply, parcel.request);
     let held = ends.budget.hold(parcel.route, parcel.data.len().max(1)).await;
     let sink = ends.sink.clone();
@@ -364,7 +367,7 @@ impl Task {
             },
             Self::Pass => SourceTask::Pass(Manifest::Abort { target: 0, key: KEY.to_owned(), upload: upload.clone() }),
         };
-        Order { request: RequestId(request), route: RouteId(0), codec: None, task }
+        Order { request: RequestId(request), route: RouteId(0), codec: None, deduplicate: false, task }
     }
 }
 

@@ -291,9 +291,12 @@ fn address_of(link: &Link) -> IpAddr {
     link.peer().parse::<SocketAddr>().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }
 
-/// Maximum memory for a body: a compressed one exists twice while it is decoded.
+/// Maximum memory for a body: a compressed one exists twice while it is decoded, and new bytes of one with a recipe are
+/// copied for the window.
 fn bytes_to_decode(head: &Head) -> u64 {
-    if head.codec == Codec::Raw { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
+    let restored_bytes = if head.recipe_bytes == 0 { 0 } else { head.raw_bytes + head.referenced_bytes };
+    let decoded_bytes = if head.codec == Codec::Raw { 0 } else { head.raw_bytes };
+    head.wire_bytes + decoded_bytes.max(restored_bytes)
 }
 
 /// Parses a batch of orders, without side effects; also used by the fuzzer.

@@ -5,7 +5,7 @@
 //!        ◀──acks───         ◀──acks───           ◀──acks───
 //! ```
 //!
-//! The path of a byte: [`source`] reads it, [`parcel`] encodes it, [`hop`] sends it over connections that [`dial`]
+//! The path of a byte: [`source`] reads it, [`parcel`] encodes it (without what the sink has: [`dedup`]), [`hop`] sends it over connections that [`dial`]
 //! opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and proves it.
 //! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
 //! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`] and [`adaptive_limit`] limit
@@ -17,6 +17,7 @@ mod adaptive_limit;
 pub mod attempts;
 pub mod budget;
 pub mod clock;
+pub mod dedup;
 pub mod dial;
 #[cfg(test)]
 mod drops;

@@ -1,15 +1,20 @@
 //! A parcel: a manifest with the object bytes it describes, and its encoding for a hop.
 //!
 //! Between source and sink of one process a parcel is passed on unencoded. For a hop its body (manifest, then bytes) is
-//! compressed if the job wants that and it gets shorter, and then sealed ([`super::seal`]). A sink opens and decompresses it.
+//! made shorter if the job wants that: bytes that the sink has are left out ([`super::dedup`]), and the rest is compressed.
+//! Then it is sealed ([`super::seal`]). A sink opens, decompresses and restores it.
 
 use super::budget::Held;
+use super::dedup::cutting::{Piece, pieces};
+use super::dedup::known::{Contents, Place};
+use super::dedup::recipe::{parse_recipe, restore, restored_bytes, shorten};
+use super::dedup::window::Window;
 use super::seal::sealed_bytes;
 use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
 use tradewind_contract::{CodecChoice, ZSTD_LEVEL};
 use tradewind_store::Payload;
-use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose, SealId};
+use tradewind_wire::frame::{BODY_BYTES_MAX, CONTROL_BYTES_MAX, Codec, Head, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// Size of the sample that is compressed to decide whether a chunk is.
@@ -49,15 +54,51 @@ impl Parcel {
     /// # Errors
     /// The body is larger than [`BODY_BYTES_MAX`].
     pub fn encode(&self, choice: Option<CodecChoice>, seal: SealId) -> Result<Coded, Failure> {
+        self.encoded(choice, seal, Bytes::new(), self.data.segments().to_vec(), 0)
+    }
+
+    /// As [`Parcel::encode`], without the pieces that the sink keeps: `places` says where they are. Also returns what a
+    /// body with a recipe has; `None` if no piece of this one can be referred to.
+    pub fn encode_new(
+        &self,
+        choice: Option<CodecChoice>,
+        seal: SealId,
+        places: impl FnOnce(&[Piece]) -> Vec<Option<Place>>,
+    ) -> Result<(Coded, Option<Contents>), Failure> {
+        let data = contiguous(self.data.segments());
+        let found = pieces(&data, self.manifest.written_bytes());
+        if data.len() as u64 > BODY_BYTES_MAX || found.iter().all(|piece| piece.hash.is_none()) {
+            return Ok((self.encode(choice, seal)?, None));
+        }
+        let shortened = shorten(&data, &found, &places(&found), seal.count);
+        match postcard::to_stdvec(&shortened.recipe) {
+            Ok(recipe) if recipe.len() <= CONTROL_BYTES_MAX => {
+                let referenced_bytes = shortened.contents.referenced_bytes;
+                let coded = self.encoded(choice, seal, recipe.into(), shortened.new, referenced_bytes)?;
+                Ok((coded, Some(shortened.contents)))
+            }
+            _ => Ok((self.encode(choice, seal)?, None)),
+        }
+    }
+
+    fn encoded(
+        &self,
+        choice: Option<CodecChoice>,
+        seal: SealId,
+        recipe: Bytes,
+        data: Vec<Bytes>,
+        referenced_bytes: u64,
+    ) -> Result<Coded, Failure> {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
             postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
-        let raw_bytes = manifest.len() as u64 + self.data.len();
+        let raw_bytes = manifest.len() as u64 + recipe.len() as u64 + length(&data);
         if sealed_bytes(raw_bytes) > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
         }
-        let manifest_bytes = manifest.len() as u32;
-        let raw: Vec<Bytes> = std::iter::once(manifest).chain(self.data.segments().iter().cloned()).collect();
+        let (manifest_bytes, recipe_bytes) = (manifest.len() as u32, recipe.len() as u32);
+        let front = [manifest, recipe].into_iter().filter(|piece| !piece.is_empty());
+        let raw: Vec<Bytes> = front.chain(data).collect();
         let (codec, body) = match choice {
             Some(choice) => compressed(raw, choice),
             None => (Codec::Raw, raw),
@@ -67,6 +108,8 @@ impl Parcel {
             route: self.route,
             purpose: purpose_of(&self.data),
             manifest_bytes,
+            recipe_bytes,
+            referenced_bytes,
             raw_bytes,
             wire_bytes: sealed_bytes(length(&body)),
             codec,
@@ -81,20 +124,39 @@ fn purpose_of(data: &Payload) -> Purpose {
 }
 
 impl Coded {
-    /// Returns the bytes that compression saved.
+    /// Returns the bytes that deduplication and compression saved.
     pub fn saved_bytes(&self) -> u64 {
-        match self.head.codec {
+        let compressed_bytes = match self.head.codec {
             Codec::Raw => 0,
             Codec::Lz4 | Codec::Zstd => self.head.raw_bytes.saturating_sub(length(&self.body)),
-        }
+        };
+        self.deduplicated_bytes() + compressed_bytes
     }
 
-    /// Reverses [`Parcel::encode`].
+    /// Returns the bytes that deduplication saved: those of references, without the recipe.
+    pub fn deduplicated_bytes(&self) -> u64 {
+        self.head.referenced_bytes.saturating_sub(self.head.recipe_bytes.into())
+    }
+
+    /// Reverses [`Parcel::encode`]. Takes referenced pieces from `window`, and keeps new ones there. Also returns where
+    /// these begin in the stream of the window, if they are kept.
     ///
     /// # Errors
-    /// `Corrupt` if the head does not fit the body, which no source with the job's key sends.
-    pub fn decode(self, held: Option<Held>) -> Result<Parcel, Failure> {
-        let Head { request, route, purpose, manifest_bytes, raw_bytes, codec, .. } = self.head;
+    /// `Corrupt` if the head does not fit the body, which no source with the job's key sends. `Unavailable` if the window
+    /// does not keep a piece any more.
+    pub fn decode(self, held: Option<Held>, window: &Window) -> Result<(Parcel, Option<u64>), Failure> {
+        let Head {
+            request,
+            route,
+            purpose,
+            manifest_bytes,
+            recipe_bytes,
+            referenced_bytes,
+            raw_bytes,
+            codec,
+            seal,
+            ..
+        } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
         if length(&raw) != raw_bytes {
@@ -102,11 +164,34 @@ impl Coded {
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
         let manifest = parse_manifest(&manifest).ok_or_else(|| corrupt("its manifest does not parse"))?;
+        let (data, start) = match recipe_bytes {
+            0 => (data, None),
+            _ => {
+                let (recipe, new) = split(data, recipe_bytes as usize);
+                let recipe = parse_recipe(&recipe).ok_or_else(|| corrupt("its recipe does not parse"))?;
+                let new = owned(new, codec);
+                // Before anything is hashed.
+                if restored_bytes(&recipe) != new.len() as u64 + referenced_bytes {
+                    return Err(corrupt("its recipe gives another length"));
+                }
+                let data = restore(&recipe, &new, seal, window)?;
+                (data, window.keep(seal, new))
+            }
+        };
         let data = Payload::new(data);
         if purpose != purpose_of(&data) {
             return Err(corrupt("its head is for another purpose"));
         }
-        Ok(Parcel { request, route, manifest, data, held })
+        Ok((Parcel { request, route, manifest, data, held }, start))
+    }
+}
+
+/// Returns new bytes in memory of their own. Those of a raw body are in the buffers of a connection, which also have
+/// other bytes.
+fn owned(new: Vec<Bytes>, codec: Codec) -> Bytes {
+    match (codec, &new[..]) {
+        (Codec::Raw, [only]) => Bytes::copy_from_slice(only),
+        _ => contiguous(&new),
     }
 }
 
@@ -253,7 +338,8 @@ mod tests {
             let coded = sent.encode(choice, SEAL).expect("fits");
             prop_assert_eq!(coded.head.wire_bytes, sealed_bytes(length(&coded.body)));
             prop_assert_eq!(coded.saved_bytes(), coded.head.raw_bytes - length(&coded.body));
-            let got = coded.decode(None).expect("intact");
+            let (got, start) = coded.decode(None, &Window::new(0)).expect("intact");
+            prop_assert_eq!(start, None);
             prop_assert_eq!(&got.manifest, &sent.manifest);
             prop_assert_eq!(contiguous(got.data.segments()), data);
         }
@@ -268,7 +354,7 @@ mod tests {
                 2 => head.raw_bytes += 1,
                 _ => head.codec = if head.codec == Codec::Lz4 { Codec::Zstd } else { Codec::Lz4 },
             }
-            prop_assert_eq!(coded.decode(None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
+            prop_assert_eq!(coded.decode(None, &Window::new(0)).err().map(|failure| failure.fault), Some(Fault::Corrupt));
         }
     }
 }

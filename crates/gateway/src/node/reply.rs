@@ -1,8 +1,9 @@
 //! The reply path: where the answer to a request goes.
 
+use super::dedup::known::Sent;
 use super::load::StageMeter;
 use super::seal::Seal;
-use super::work::{Failure, SinkAnswer};
+use super::work::{Failure, SinkAnswer, parse_exactly};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,7 @@ enum Trust {
     /// Everything: relays forward answers unread, and the lead's hop ends at a source.
     All,
     /// At a source: sinks seal their answers. Relays cannot, so their failures only mean that the path is lost.
-    Sealed(Arc<Seal>),
+    Sealed(Arc<Seal>, Option<Arc<Sent>>),
 }
 
 #[derive(Clone, Debug)]
@@ -70,9 +71,9 @@ impl ReplyTo {
         Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All, note: Note::Nothing }
     }
 
-    /// The same path, for answers that arrive at a source over a hop.
-    pub fn from_downstream(self, seal: Arc<Seal>) -> Self {
-        Self { trust: Trust::Sealed(seal), ..self }
+    /// The same path, for answers that arrive at a source over a hop. `sent` is told what the sink keeps.
+    pub fn from_downstream(self, seal: Arc<Seal>, sent: Option<Sent>) -> Self {
+        Self { trust: Trust::Sealed(seal, sent.map(Arc::new)), ..self }
     }
 
     /// The same path, at the source of a request. Each answer gets a place for the report of one of the source's stages.
@@ -139,11 +140,18 @@ impl ReplyTo {
 
     fn believed(&self, request: RequestId, verdict: Verdict) -> Verdict {
         match (&self.trust, verdict) {
-            (Trust::Sealed(seal), Verdict::Sink(words)) => match seal.open_answer(request, &words) {
-                Ok(words) => Verdict::Sink(words.into()),
+            (Trust::Sealed(seal, sent), Verdict::Sink(words)) => match seal.open_answer(request, &words) {
+                Ok((sealer, words)) => {
+                    if let Some(sent) = sent
+                        && let Some(window) = parse_exactly::<SinkAnswer>(&words).and_then(|answer| answer.window)
+                    {
+                        sent.answered(sealer, window);
+                    }
+                    Verdict::Sink(words.into())
+                }
                 Err(failure) => verdict_of(failure),
             },
-            (Trust::Sealed(_), Verdict::Failed { fault, message, .. }) => {
+            (Trust::Sealed(..), Verdict::Failed { fault, message, .. }) => {
                 let fault = if fault == Fault::RouteDown { fault } else { Fault::Lost };
                 verdict_of(Failure::new(fault, "unavailable", message))
             }

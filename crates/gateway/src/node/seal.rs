@@ -144,11 +144,11 @@ impl Seal {
         Ok(sealed)
     }
 
-    /// Opens a sink's answer.
+    /// Opens a sink's answer. Also returns which process sealed it.
     ///
     /// # Errors
     /// It was changed on the way, or answers another request.
-    pub fn open_answer(&self, request: RequestId, sealed: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub fn open_answer(&self, request: RequestId, sealed: &[u8]) -> Result<([u8; SEALER_ID_BYTES], Vec<u8>), Failure> {
         let broken = || Failure::mismatch("an answer was changed in transit");
         let (sealer, rest) = sealed.split_first_chunk().ok_or_else(broken)?;
         let (count, words) = rest.split_first_chunk().ok_or_else(broken)?;
@@ -163,7 +163,7 @@ impl Seal {
         if is_new {
             self.keep(Direction::Answer, id, key);
         }
-        Ok(words)
+        Ok((id.sealer, words))
     }
 
     fn kept(&self, name: KeyName) -> Option<Arc<LessSafeKey>> {

@@ -8,6 +8,8 @@ mod refused_tags;
 mod target;
 
 use super::budget::Held;
+use super::dedup::recipe::is_gone;
+use super::dedup::window::{Window, WindowState};
 use super::expected::Wanted;
 use super::parcel::{Coded, Parcel};
 use super::replay::Taken;
@@ -46,8 +48,18 @@ pub struct Sink {
     pub seal: Option<Arc<Seal>>,
     /// Requests that have arrived over hops.
     pub taken: Taken,
+    /// The last new bytes that arrived in bodies of a job that deduplicates.
+    pub window: Window,
     /// Parcels in progress.
     pub tasks: TaskTracker,
+}
+
+/// What a body did not have to carry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Saved {
+    bytes: u64,
+    deduplicated_bytes: u64,
+    window: Option<WindowState>,
 }
 
 impl Sink {
@@ -68,20 +80,34 @@ impl Sink {
     /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
     pub(super) async fn accepting_sealed(self: Arc<Self>, opening: Opening, held: Held, owed: Owed) {
         let request = opening.request();
-        let coded = opening.finish();
-        let saved_bytes = coded.as_ref().map_or(0, Coded::saved_bytes);
-        let reply = match coded.and_then(|coded| coded.decode(Some(held))) {
+        let answer = match opening.finish() {
             // The second request may have its own caller. `Lost` only makes the lead retry.
-            Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
+            Ok(coded) if !self.taken.is_first(coded.head.route, request) => {
                 tracing::warn!(request = request.0, "a request arrived a second time and is refused");
                 owed.reply().fail(request, Fault::Lost, "unavailable", "the request reached its sink a second time");
                 return owed.settled();
             }
-            Ok(parcel) => self.work(parcel).await,
-            Err(failure) => SinkReply::Failed(failure),
+            Ok(coded) => self.work_coded(coded, held).await,
+            Err(failure) => self.answer(SinkReply::Failed(failure), Saved::default()),
         };
-        owed.reply().sink(request, &self.answer(reply, saved_bytes), self.seal.as_deref());
+        owed.reply().sink(request, &answer, self.seal.as_deref());
         owed.settled();
+    }
+
+    async fn work_coded(&self, coded: Coded, held: Held) -> SinkAnswer {
+        let has_recipe = coded.head.recipe_bytes > 0;
+        let (bytes, deduplicated_bytes) = (coded.saved_bytes(), coded.deduplicated_bytes());
+        let (reply, start) = match coded.decode(Some(held), &self.window) {
+            Ok((parcel, start)) => (self.work(parcel).await, start),
+            Err(failure) => {
+                if is_gone(&failure) {
+                    self.window.count_refused();
+                }
+                (SinkReply::Failed(failure), None)
+            }
+        };
+        let window = has_recipe.then(|| self.window.state(start));
+        self.answer(reply, Saved { bytes, deduplicated_bytes, window })
     }
 
     /// Accepts a parcel from the source in this process.
@@ -93,13 +119,14 @@ impl Sink {
     pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {
         let request = parcel.request;
         let reply = self.work(parcel).await;
-        owed.reply().sink(request, &self.answer(reply, 0), None);
+        owed.reply().sink(request, &self.answer(reply, Saved::default()), None);
         owed.settled();
     }
 
-    fn answer(&self, reply: SinkReply, saved_bytes: u64) -> SinkAnswer {
+    fn answer(&self, reply: SinkReply, saved: Saved) -> SinkAnswer {
         let due = self.targets.iter().map(|target| &target.meter).find(|meter| meter.is_due());
-        SinkAnswer { reply, saved_bytes, load: due.map(|meter| meter.load()) }
+        let Saved { bytes: saved_bytes, deduplicated_bytes, window } = saved;
+        SinkAnswer { reply, saved_bytes, deduplicated_bytes, window, load: due.map(|meter| meter.load()) }
     }
 
     async fn work(&self, parcel: Parcel) -> SinkReply {

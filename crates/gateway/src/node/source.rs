@@ -3,6 +3,8 @@
 
 use super::attempts::{Attempts, Describe, Patience};
 use super::budget::{Held, MemoryBudget};
+use super::dedup::cutting::Piece;
+use super::dedup::known::{Known, Sent};
 use super::hop::Hop;
 use super::load::StageMeter;
 use super::parcel::{Coded, Parcel};
@@ -52,8 +54,23 @@ pub struct Source {
     pub scope: ReadScope,
     /// Seals what goes over hops; `None` where every route stays in this process.
     pub seal: Option<Arc<Seal>>,
+    /// What its sinks keep of earlier bodies.
+    pub known: Arc<Known>,
     /// Orders being executed.
     pub tasks: TaskTracker,
+}
+
+/// How a body is made shorter for a hop.
+#[derive(Clone, Copy, Debug)]
+struct Shortening {
+    codec: Option<CodecChoice>,
+    deduplicate: bool,
+}
+
+impl Shortening {
+    fn makes_copies(self) -> bool {
+        self.codec.is_some() || self.deduplicate
+    }
 }
 
 impl Source {
@@ -71,7 +88,8 @@ impl Source {
     }
 
     async fn answer(&self, order: Order, reply: &ReplyTo) {
-        let (request, route, codec) = (order.request, order.route, order.codec);
+        let (request, route) = (order.request, order.route);
+        let shortening = Shortening { codec: order.codec, deduplicate: order.deduplicate };
         let Some(downstream) = self.downstream.get(route) else {
             let message = format!("route {} is unknown here", route.0);
             return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
@@ -79,14 +97,14 @@ impl Source {
         if let Err(failure) = self.scope.check(&order.task) {
             return reply.fail_unsent(request, failure);
         }
-        let copies = if codec.is_some() { 2 } else { 1 };
+        let copies = if shortening.makes_copies() { 2 } else { 1 };
         match self.parcel(order, copies).await {
-            Ok(parcel) => self.send(&downstream, parcel, codec, reply.clone()).await,
+            Ok(parcel) => self.send(&downstream, parcel, shortening, reply.clone()).await,
             Err(failure) => reply.fail_unsent(request, failure),
         }
     }
 
-    async fn send(&self, downstream: &Downstream, parcel: Parcel, codec: Option<CodecChoice>, reply: ReplyTo) {
+    async fn send(&self, downstream: &Downstream, parcel: Parcel, shortening: Shortening, reply: ReplyTo) {
         let sending = match downstream {
             Downstream::Memory(_) => None,
             Downstream::Hop(hop) => Some(hop.meter().clone()),
@@ -94,20 +112,27 @@ impl Source {
         let reply = reply.from_source(self.meter.clone(), sending);
         match downstream {
             Downstream::Memory(sink) => sink.accept(parcel, reply),
-            Downstream::Hop(hop) => match self.coded(&parcel, codec) {
-                Ok((coded, seal)) => hop.send(&coded, &seal, &reply.from_downstream(seal.clone())).await,
+            Downstream::Hop(hop) => match self.coded(&parcel, shortening) {
+                Ok((coded, seal, sent)) => hop.send(&coded, &seal, &reply.from_downstream(seal.clone(), sent)).await,
                 Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }
     }
 
-    fn coded(&self, parcel: &Parcel, codec: Option<CodecChoice>) -> Result<(Coded, Arc<Seal>), Failure> {
+    fn coded(&self, parcel: &Parcel, shortening: Shortening) -> Result<(Coded, Arc<Seal>, Option<Sent>), Failure> {
         let seal = self.seal.clone().ok_or_else(Failure::without_seal)?;
-        Ok((parcel.encode(codec, seal.next_id())?, seal))
+        let (id, codec) = (seal.next_id(), shortening.codec);
+        if !shortening.deduplicate {
+            return Ok((parcel.encode(codec, id)?, seal, None));
+        }
+        let places = |pieces: &[Piece]| self.known.places(parcel.route, pieces);
+        let (coded, contents) = parcel.encode_new(codec, id, places)?;
+        let sent = contents.map(|contents| self.known.sending(parcel.route, id.count, contents));
+        Ok((coded, seal, sent))
     }
 
     /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent
-    /// (compressing makes another).
+    /// (compressing and deduplicating make another).
     async fn parcel(&self, order: Order, copies: u64) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {

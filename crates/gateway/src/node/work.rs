@@ -3,6 +3,7 @@
 //! An [`Order`] tells a source what to do. The source then sends a parcel down the route: a [`Manifest`], which tells
 //! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkAnswer`].
 
+use super::dedup::window::WindowState;
 use super::load::StageLoad;
 use crate::attributes::Inherited;
 use crate::tags::TagRule;
@@ -29,6 +30,8 @@ pub struct Order {
     pub route: RouteId,
     /// How the bytes are compressed for hops; `None` if they are not.
     pub codec: Option<CodecChoice>,
+    /// Whether bytes that the sink has are left out on hops.
+    pub deduplicate: bool,
     /// The source's task.
     pub task: SourceTask,
 }
@@ -159,6 +162,16 @@ pub enum Manifest {
     },
 }
 
+impl Manifest {
+    /// Returns the lengths of the objects whose bytes follow, in their order. A part is one whole.
+    pub fn written_bytes(&self) -> impl Iterator<Item = u64> + '_ {
+        let entries = if let Manifest::Bundle(entries) = self { &entries[..] } else { &[] };
+        entries
+            .iter()
+            .filter_map(|entry| if let Entry::Write { size_bytes, .. } = entry { Some(*size_bytes) } else { None })
+    }
+}
+
 /// One object of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
@@ -270,8 +283,12 @@ impl Proof {
 pub struct SinkAnswer {
     /// The answer.
     pub reply: SinkReply,
-    /// Bytes that compression saved on the hops; 0 if the body was not compressed.
+    /// Bytes that deduplication and compression saved on the hops.
     pub saved_bytes: u64,
+    /// Part of `saved_bytes` that deduplication saved.
+    pub deduplicated_bytes: u64,
+    /// For a body with a recipe: the state of the sink's window.
+    pub window: Option<WindowState>,
     /// What the sink reports about its limits, now and then.
     pub load: Option<StageLoad>,
 }

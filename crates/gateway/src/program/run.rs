@@ -10,6 +10,7 @@ use crate::net::DataPort;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
 use crate::node::clock::FreezeDetector;
+use crate::node::dedup::window::Window;
 use crate::node::inbound::Inbound;
 use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
@@ -191,6 +192,7 @@ impl<'a> Building<'a> {
             scope: WriteScope::of(program),
             seal: self.seal.clone(),
             taken: Taken::default(),
+            window: Window::new(program.limits.dedup_window_bytes),
             tasks: self.tasks.clone(),
         })))
     }
@@ -208,6 +210,7 @@ impl<'a> Building<'a> {
             downstream: RouteTable::new(downstream_by_route(program, hops, sink)?),
             scope,
             seal: self.seal.clone(),
+            known: Arc::default(),
             tasks: self.tasks.clone(),
         })))
     }
@@ -349,6 +352,15 @@ impl Running for Node {
         let (held, limit) = self.budget.usage_bytes();
         snapshot.add(&metrics::MEMORY_HELD_BYTES, [], held as f64);
         snapshot.add(&metrics::MEMORY_LIMIT_BYTES, [], limit as f64);
+        if let Some(bytes) =
+            self.source.as_ref().map(|source| source.known.referenced_bytes()).filter(|bytes| *bytes > 0)
+        {
+            snapshot.add(&metrics::DEDUPLICATED_BYTES, [], bytes as f64);
+        }
+        if let Some((bytes, refused)) = self.sink.as_ref().and_then(|sink| sink.window.usage()) {
+            snapshot.add(&metrics::DEDUPLICATION_WINDOW_BYTES, [], bytes as f64);
+            snapshot.add(&metrics::DEDUPLICATION_REFUSED, [], refused as f64);
+        }
         for (store, attempts) in self.stores() {
             let counts = attempts.counts();
             let ends = [

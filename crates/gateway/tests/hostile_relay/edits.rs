@@ -107,6 +107,8 @@ pub(crate) fn all() -> Vec<Edit> {
         route: RouteId(0),
         purpose: Purpose::Chunk,
         manifest_bytes: 1000,
+        recipe_bytes: 0,
+        referenced_bytes: 0,
         raw_bytes: 100_000,
         wire_bytes: 100_000,
         codec: Codec::Raw,

@@ -42,7 +42,10 @@ struct Ended {
 fn contents() -> BTreeMap<&'static str, Vec<u8>> {
     let mut random = StdRng::seed_from_u64(SEED);
     let lengths = [("a", 5_000), ("dir/b", 0), ("dir/c", 1), ("large", 200_000), ("larger", 330_001)];
-    lengths.map(|(key, length)| (key, (0..length).map(|_| random.random()).collect())).into()
+    let mut contents: BTreeMap<_, Vec<u8>> =
+        BTreeMap::from(lengths.map(|(key, length)| (key, (0..length).map(|_| random.random()).collect())));
+    contents.insert("twin", contents["larger"].clone());
+    contents
 }
 
 fn program(node: &str, more: Value) -> Program {
@@ -68,7 +71,7 @@ async fn bound() -> (TcpListener, String) {
 
 /// One job from folder to folder, over the relay.
 async fn run(hostility: Hostility, at: usize, always: bool, compress: bool) -> Ended {
-    let name = format!("{hostility:?} at {at}, always {always}, compressed {compress}");
+    let name = format!("{hostility:?} at {at}, always {always}, compressed and deduplicated {compress}");
     let folder = tempfile::tempdir().unwrap();
     let (from, to, report) = (folder.path().join("from"), folder.path().join("to"), folder.path().join("report"));
     for (key, content) in contents() {
@@ -91,7 +94,7 @@ async fn run(hostility: Hostility, at: usize, always: bool, compress: bool) -> E
             "lead": {
                 "source": url(&from), "selection": { "kind": "prefix", "prefix": "" },
                 "targets": [{ "store": url(&to), "key": "" }], "chunk_bytes": 64 << 10, "stall_s": 3,
-                "compress": compress, "report_file": report,
+                "compress": compress, "deduplicate": compress, "report_file": report,
             },
         }),
     );
@@ -176,6 +179,8 @@ fn every_field_of_the_frames_is_edited() {
         "/route",
         "/purpose",
         "/manifest_bytes",
+        "/recipe_bytes",
+        "/referenced_bytes",
         "/raw_bytes",
         "/wire_bytes",
         "/codec",

@@ -33,6 +33,7 @@ use tradewind_gateway::lead::run::{LeadSetup, RouteSource, begin};
 use tradewind_gateway::lead::status;
 use tradewind_gateway::node::attempts::Attempts;
 use tradewind_gateway::node::budget::MemoryBudget;
+use tradewind_gateway::node::dedup::window::Window;
 use tradewind_gateway::node::load::StageMeter;
 use tradewind_gateway::node::replay::Taken;
 use tradewind_gateway::node::scope::{ReadScope, WriteScope};
@@ -256,6 +257,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        window: Window::new(0),
         tasks: tasks.clone(),
     });
     let attempts = Attempts::new(&limits);
@@ -267,6 +269,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         seal: None,
+        known: Arc::default(),
         tasks,
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

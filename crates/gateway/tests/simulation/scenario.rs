@@ -101,6 +101,8 @@ pub(crate) struct Scenario {
     pub(crate) verify_read: bool,
     /// `--compress`.
     pub(crate) compress: bool,
+    /// `--dedup on`.
+    pub(crate) deduplicate: bool,
     /// `--stall`.
     pub(crate) stall_s: u32,
     /// `--duplicates`.
@@ -119,7 +121,11 @@ impl Scenario {
         let (hosts, routes) = routes(&mut rng);
         let chunk_bytes = [4 << 10, 16 << 10, 64 << 10][rng.random_range(0..3)];
         let stated = (0..=rng.random_range(1..=2)).map(|_| stated(&mut rng)).collect::<Vec<_>>();
-        let objects = objects(&mut rng, chunk_bytes);
+        let mut objects = objects(&mut rng, chunk_bytes);
+        let deduplicate = seed % 3 == 0;
+        if deduplicate {
+            repeat_the_longest(&mut objects);
+        }
         let existing = existing(&mut rng, work, &objects, stated.len());
         let mut scenario = Self {
             seed,
@@ -134,6 +140,7 @@ impl Scenario {
             chunk_bytes,
             verify_read: rng.random_bool(0.2),
             compress: rng.random_bool(0.3),
+            deduplicate,
             stall_s: rng.random_range(10..60),
             duplicate_fraction_max: [0.0, 0.02, 1.0][rng.random_range(0..3)],
             faults: Vec::new(),
@@ -242,6 +249,7 @@ fn link(rng: &mut SmallRng) -> LinkSpec {
 fn limits(rng: &mut SmallRng) -> Limits {
     Limits {
         memory_bytes: [64 << 10, 256 << 10, 1 << 20][rng.random_range(0..3)],
+        dedup_window_bytes: 100_000,
         store_requests_max: rng.random_range(1..=16),
         store_tries_max: rng.random_range(3..=8),
         store_retry_s: rng.random_range(10..=60),
@@ -268,6 +276,14 @@ fn objects(rng: &mut SmallRng, chunk_bytes: u64) -> Vec<(String, Bytes)> {
             (format!("{}/{number:03}", ["a", "b", "c"][number % 3]), content(rng, bytes))
         })
         .collect()
+}
+
+/// Every third object gets the content of the longest, behind as many bytes as its number.
+fn repeat_the_longest(objects: &mut [(String, Bytes)]) {
+    let longest = objects.iter().map(|(_, content)| content.clone()).max_by_key(Bytes::len).unwrap_or_default();
+    for (number, (_, content)) in objects.iter_mut().enumerate().filter(|(number, _)| number % 3 == 2) {
+        *content = [&vec![0; number][..], &longest].concat().into();
+    }
 }
 
 /// Half of it can be compressed.

@@ -265,6 +265,10 @@ impl World {
             if held > limit {
                 self.shared.lock().violation(format!("{} holds {held} bytes, its limit is {limit}", host.name));
             }
+            let kept = figure(&snapshot, &metrics::DEDUPLICATION_WINDOW_BYTES);
+            if kept > self.scenario.limits.dedup_window_bytes as f64 {
+                self.shared.lock().violation(format!("{} keeps {kept} bytes in its window", host.name));
+            }
         }
     }
 
@@ -467,6 +471,7 @@ impl World {
             "chunk_bytes": scenario.chunk_bytes,
             "compress": scenario.compress,
             "codec": codec,
+            "deduplicate": scenario.deduplicate,
             "stall_s": scenario.stall_s,
             "duplicate_fraction_max": scenario.duplicate_fraction_max,
             "state_dir": folder,

@@ -81,11 +81,13 @@ impl Scheduler {
         self.shares.unsent(flight.route, std::mem::take(&mut flight.paid_bytes));
     }
 
-    /// Records that compression saved `bytes` of `request`, at most all that it carries, and refunds their cost. Call it
-    /// before [`Scheduler::answered`] without a fault.
-    pub fn saved(&mut self, request: RequestId, bytes: u64) {
+    /// Records that `bytes` of `request`, at most all that it carries, did not have to be sent, and refunds their cost.
+    /// Deduplication saved `deduplicated_bytes` of them, and compression the others. Call it before
+    /// [`Scheduler::answered`] without a fault.
+    pub fn saved(&mut self, request: RequestId, bytes: u64, deduplicated_bytes: u64) {
         let Some(flight) = self.flights.get(&request) else { return };
-        self.shares.saved(flight.route, bytes.min(flight.paid_bytes));
+        let bytes = bytes.min(flight.paid_bytes);
+        self.shares.saved(flight.route, bytes, deduplicated_bytes.min(bytes));
     }
 
     /// Ends the request after all its objects have been reported on: it is no longer in flight. An object that has not

@@ -276,6 +276,15 @@ impl Scheduler {
         self.flights.get(&request).map(|flight| &flight.work)
     }
 
+    /// Returns whether no attempt at any part of a request in flight has failed before.
+    pub fn is_first_attempt(&self, request: RequestId) -> bool {
+        let is_untried = |object: &ObjectId| self.objects.get(object).is_some_and(|object| object.tries.is_none());
+        self.flights.get(&request).is_some_and(|flight| match &flight.work {
+            Work::Bundle(objects) => objects.iter().all(is_untried),
+            _ => flight.tries.is_none(),
+        })
+    }
+
     /// Returns the route of a request in flight.
     pub fn route_of(&self, request: RequestId) -> Option<RouteId> {
         self.flights.get(&request).map(|flight| flight.route)

@@ -20,6 +20,11 @@ pub(super) struct Tries {
 }
 
 impl Tries {
+    /// Returns whether nothing has failed.
+    pub(super) fn is_none(self) -> bool {
+        self.faults == 0 && self.refusals == 0 && self.losses == 0
+    }
+
     /// The counts after one more attempt that ended in `fault`.
     pub(super) fn with(self, fault: Fault) -> Self {
         match fault {

@@ -173,7 +173,7 @@ impl PricedJob {
         self.left_usd += self.cost_usd(route, bytes - saved_bytes);
         self.left_bytes += bytes;
         if most_saved_bytes > 0 {
-            self.shares.saved(route, saved_bytes);
+            self.shares.saved(route, saved_bytes, saved_bytes / 2);
         }
         self.shares.done(route, bytes);
         self.shares.settled(bytes);

@@ -306,6 +306,8 @@ impl Gateway {
             route,
             purpose: if order.op.carried_bytes() > 0 { Purpose::Chunk } else { Purpose::Control },
             manifest_bytes: manifest.len() as u32,
+            recipe_bytes: 0,
+            referenced_bytes: 0,
             raw_bytes: body.len() as u64,
             wire_bytes: body.len() as u64,
             codec: Codec::Raw,

@@ -50,6 +50,7 @@ LATER_FIELDS: dict[str, Any] = {
     "routes": None,
     "compression": OFF,
     "source_bytes": None,
+    "deduplication": False,
 }
 
 
@@ -97,7 +98,9 @@ class JobRequest(BaseModel):
     compression: Annotated[str, Field(pattern=COMPRESSION)] = Field(
         OFF, description=f"compression between machines: {COMPRESSIONS}; auto decides for each chunk by a sample"
     )
-
+    deduplication: bool = Field(
+        False, description="between machines: do not send bytes that the receiving machine still has from this job"
+    )
     source_bytes: Annotated[int, Field(ge=0, le=1 << 62)] | None = Field(
         None, description="size of a source that is a guest's, which only the guest can count; a quote needs it"
     )

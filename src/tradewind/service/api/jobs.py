@@ -48,8 +48,20 @@ class JobView(BaseModel):
     request: dict[str, Any]
 
 
+class DeduplicationView(BaseModel):
+    """Effect of deduplication so far: `sent_bytes` of `carried_bytes` were not known to the receiving machine.
+
+    Compression makes them shorter still. Both are sums over all hops, as in `CompressionView`. `ratio` is `sent_bytes`
+    by `carried_bytes`; null until bytes have arrived. A run whose server was killed is not counted.
+    """
+
+    carried_bytes: int
+    sent_bytes: int
+    ratio: float | None
+
+
 class CompressionView(BaseModel):
-    """Effect of compression so far: `sent_bytes` were sent for `carried_bytes` of data.
+    """Effect of compression so far: `sent_bytes` were sent for `carried_bytes` of data that deduplication has left.
 
     Both are sums over all hops, so data that passes a relay counts once for each hop: they may exceed the bytes of the
     objects. `ratio` is `sent_bytes` by `carried_bytes`; null until bytes have arrived. A run whose server was killed is
@@ -73,7 +85,8 @@ class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
     `eta` is null for a job that has ended, or whose end depends on people or on a store that is down. `routes` is the
-    number of routes between machines in its plan; null on the server's own machine. `compression` is null if it is off.
+    number of routes between machines in its plan; null on the server's own machine. `compression` and
+    `deduplication` are null if they are off.
     """
 
     eta: EndView | None
@@ -82,6 +95,7 @@ class JobDetail(JobView):
     ledger: dict[str, Any] | None
     routes: int | None
     compression: CompressionView | None
+    deduplication: DeduplicationView | None
 
 
 class JobPage(BaseModel):

@@ -96,7 +96,7 @@ impl Dispatcher {
         recorder: &mut Recorder,
         outlook: &mut Outlook,
     ) -> Result<(), SurveyError> {
-        let SinkAnswer { reply, saved_bytes, .. } = answer;
+        let SinkAnswer { reply, saved_bytes, deduplicated_bytes, .. } = answer;
         match (work, reply) {
             (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
                 if !self.scheduler.awaits(request, object) => {}
@@ -149,7 +149,7 @@ impl Dispatcher {
                 return Ok(());
             }
         }
-        self.scheduler.saved(request, saved_bytes);
+        self.scheduler.saved(request, saved_bytes, deduplicated_bytes);
         self.scheduler.answered(request, None, self.clock.now_ms());
         self.unreachable = None;
         Ok(())

@@ -157,12 +157,13 @@ impl Dispatcher {
             self.expect_two_writes(work);
         }
         self.drop_guesses(work, outlook);
+        let is_first_attempt = self.scheduler.is_first_attempt(request);
         if let Work::Open(object) = work
             && let Some(transfer) = self.transfers.get_mut(object)
             && !is_duplicate
         {
             let intent = transfer.intend(status::now_unix_ms());
-            let order = order(request, route, work, &self.transfers, &self.context);
+            let order = order(request, route, work, is_first_attempt, &self.transfers, &self.context);
             return self.orders.after_intent(journal.clone(), intent, request, order);
         }
         if let Work::Close(object) = work
@@ -172,7 +173,7 @@ impl Dispatcher {
             transfer.failed(Failure::mismatch("the bytes read do not match the checksum of the source store"));
             return self.scheduler.failed(request, Fault::Corrupt, self.clock.now_ms());
         }
-        let order = order(request, route, work, &self.transfers, &self.context);
+        let order = order(request, route, work, is_first_attempt, &self.transfers, &self.context);
         self.orders.push(request, order);
     }
 

@@ -12,6 +12,7 @@ use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::status;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
+use crate::node::dedup::window::Window;
 use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};
@@ -228,6 +229,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        window: Window::new(0),
         tasks: tasks.clone(),
     });
     let attempts = Attempts::new(&limits);
@@ -239,6 +241,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
         seal: None,
+        known: Arc::default(),
         tasks: tasks.clone(),
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

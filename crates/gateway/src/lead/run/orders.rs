@@ -13,6 +13,7 @@ pub(super) fn order(
     request: RequestId,
     route: RouteId,
     work: &Work,
+    is_first_attempt: bool,
     transfers: &HashMap<ObjectId, Box<ObjectTransfer>>,
     context: &Context,
 ) -> Option<Order> {
@@ -27,7 +28,9 @@ pub(super) fn order(
         Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
         Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
     };
-    Some(Order { request, route, codec: context.job.compress.then_some(context.job.codec), task })
+    let codec = context.job.compress.then_some(context.job.codec);
+    // A retry must not depend on what a sink keeps.
+    Some(Order { request, route, codec, deduplicate: context.job.deduplicate && is_first_attempt, task })
 }
 
 fn open(transfer: &ObjectTransfer) -> Manifest {

@@ -215,6 +215,7 @@ impl Tally {
             name: self.route_name(of.route).to_owned(),
             bytes: of.done_bytes,
             saved_bytes: of.saved_bytes,
+            deduplicated_bytes: of.deduplicated_bytes,
             up: of.up,
             id: of.route.0,
             retired: of.retired,

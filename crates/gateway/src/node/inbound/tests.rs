@@ -248,7 +248,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         check: None,
     };
     let (request, task) = (RequestId(first_request + 1), SourceTask::Bundle(vec![fetch]));
-    let order = Order { request, route: RouteId(1), codec: None, task };
+    let order = Order { request, route: RouteId(1), codec: None, deduplicate: false, task };
     let orders = postcard::to_stdvec(&vec![order]).unwrap();
     // Errors mean that the other side was dropped; reading shows that too.
     above.writer.queue(&Frame::Head(coded.head.clone()));
@@ -259,7 +259,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         match above.reader.next().await {
             Ok(Incoming::Frame(Frame::Replies(some))) => replies.extend(some.into_iter().map(|reply| match reply {
                 Reply { request, verdict: Verdict::Sink(words) } if request.0 == first_request => {
-                    let verdict = Verdict::Sink(seal.open_answer(request, &words).unwrap().into());
+                    let verdict = Verdict::Sink(seal.open_answer(request, &words).unwrap().1.into());
                     Reply { request, verdict }
                 }
                 other => other,
@@ -523,7 +523,7 @@ async fn write_over(hop: &Hop, request: u64) -> Verdict {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let seal = seal::of_tests();
     let coded = parcel.encode(None, seal.next_id()).unwrap();
-    hop.send(&coded, &seal, &ReplyTo::memory(answers_in).from_downstream(seal.clone())).await;
+    hop.send(&coded, &seal, &ReplyTo::memory(answers_in).from_downstream(seal.clone(), None)).await;
     tokio::time::timeout(HANG, answers.recv()).await.expect("a request is not answered").unwrap().verdict
 }
 
@@ -594,7 +594,7 @@ fn a_body_that_is_filled_up_with_zeros_is_refused_and_nothing_is_written() {
             }
         };
         let [Reply { request, verdict: Verdict::Sink(words) }] = &answer[..] else { panic!("{answer:?}") };
-        let answer = sink_reply(&seal.open_answer(*request, words).unwrap()).unwrap();
+        let answer = sink_reply(&seal.open_answer(*request, words).unwrap().1).unwrap();
         assert!(matches!(&answer, SinkReply::Failed(Failure { fault: Fault::Corrupt, .. })), "{answer:?}");
         ends.settle().await;
         assert_eq!(ends.to.keys(), [""; 0]);

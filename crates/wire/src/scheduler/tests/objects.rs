@@ -70,6 +70,20 @@ fn a_part_that_never_gets_through_fails_its_object() {
 }
 
 #[test]
+fn what_failed_once_is_no_first_attempt_any_more() {
+    for new in [in_parts(1, true, vec![]), whole(100)] {
+        let mut scheduler = Scheduler::new(config(1));
+        scheduler.add(ObjectId(1), new);
+        let (first, ..) = sends(&mut scheduler, 0)[0];
+        assert!(scheduler.is_first_attempt(first));
+        scheduler.failed(first, Fault::Unavailable, 0);
+        assert!(!scheduler.is_first_attempt(first), "it is not in flight");
+        let (second, ..) = sends(&mut scheduler, 10_000)[0];
+        assert!(!scheduler.is_first_attempt(second));
+    }
+}
+
+#[test]
 fn a_store_that_pauses_does_not_fail_an_object_with_many_parts_in_flight() {
     let mut config = config(1);
     config.routes[0].window_requests = 32;
