@@ -169,7 +169,15 @@ impl Subject {
     pub(crate) async fn put_with(&self, name: &str, bytes: impl Into<Bytes>, options: &PutOptions) -> Written {
         let payload = Payload::from(bytes.into());
         let sums = Checksums::of_segments(payload.segments());
-        self.store.put(&self.key(name), payload, &sums, options).await.expect("put")
+        let key = self.key(name);
+        let mut written = self.store.put(&key, payload.clone(), &sums, options).await;
+        for _ in 0..PUT_RETRIES_MAX {
+            if !written.as_ref().is_err_and(|error| error.kind.is_transient()) {
+                break;
+            }
+            written = self.store.put(&key, payload.clone(), &sums, options).await;
+        }
+        written.expect("put")
     }
 
     pub(crate) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>, Error> {
@@ -318,6 +326,9 @@ pub(crate) async fn each(needs: &[Ability], test: impl AsyncFn(&Subject)) {
 pub(crate) async fn on_files(test: impl AsyncFn(&Subject)) {
     test(&file_subject()).await;
 }
+
+/// rclone fails at times if several objects of a new directory are written at once.
+const PUT_RETRIES_MAX: u32 = 100;
 
 /// s3rver fails if it deletes the last two objects of a directory in one request, and deletes one of them.
 const DELETE_RETRIES_MAX: u32 = 100;
