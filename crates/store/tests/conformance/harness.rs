@@ -180,6 +180,18 @@ impl Subject {
         written.expect("put")
     }
 
+    /// Deletes objects, in whatever state they are, and returns a verdict for each key.
+    pub(crate) async fn delete(&self, keys: &[String]) -> Vec<Result<(), Error>> {
+        let mut verdicts = self.store.delete(&any(keys)).await;
+        for _ in 0..DELETE_RETRIES_MAX {
+            if !verdicts.as_ref().is_err_and(|error| error.kind.is_transient()) {
+                break;
+            }
+            verdicts = self.store.delete(&any(keys)).await;
+        }
+        verdicts.expect("delete")
+    }
+
     pub(crate) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>, Error> {
         self.read_if(name, range, &Precondition::default()).await
     }
@@ -339,14 +351,7 @@ async fn clean(subject: &Subject) {
         list_range(Arc::clone(&subject.store), &subject.prefix, &range).try_collect().await.expect("list");
     let keys: Vec<String> = pages.into_iter().flat_map(|page| page.objects).map(|object| object.key).collect();
     for keys in keys.chunks(subject.store.limits().delete_keys_max) {
-        let mut verdicts = subject.store.delete(&any(keys)).await;
-        for _ in 0..DELETE_RETRIES_MAX {
-            if !verdicts.as_ref().is_err_and(|error| error.kind.is_transient()) {
-                break;
-            }
-            verdicts = subject.store.delete(&any(keys)).await;
-        }
-        for verdict in verdicts.expect("delete") {
+        for verdict in subject.delete(keys).await {
             verdict.expect("delete");
         }
     }
