@@ -169,7 +169,27 @@ impl Subject {
     pub(crate) async fn put_with(&self, name: &str, bytes: impl Into<Bytes>, options: &PutOptions) -> Written {
         let payload = Payload::from(bytes.into());
         let sums = Checksums::of_segments(payload.segments());
-        self.store.put(&self.key(name), payload, &sums, options).await.expect("put")
+        let key = self.key(name);
+        let mut written = self.store.put(&key, payload.clone(), &sums, options).await;
+        for _ in 0..PUT_RETRIES_MAX {
+            if !written.as_ref().is_err_and(|error| error.kind.is_transient()) {
+                break;
+            }
+            written = self.store.put(&key, payload.clone(), &sums, options).await;
+        }
+        written.expect("put")
+    }
+
+    /// Deletes objects, in whatever state they are, and returns a verdict for each key.
+    pub(crate) async fn delete(&self, keys: &[String]) -> Vec<Result<(), Error>> {
+        let mut verdicts = self.store.delete(&any(keys)).await;
+        for _ in 0..DELETE_RETRIES_MAX {
+            if !verdicts.as_ref().is_err_and(|error| error.kind.is_transient()) {
+                break;
+            }
+            verdicts = self.store.delete(&any(keys)).await;
+        }
+        verdicts.expect("delete")
     }
 
     pub(crate) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>, Error> {
@@ -319,6 +339,9 @@ pub(crate) async fn on_files(test: impl AsyncFn(&Subject)) {
     test(&file_subject()).await;
 }
 
+/// rclone fails at times if several objects of a new directory are written at once.
+const PUT_RETRIES_MAX: u32 = 100;
+
 /// s3rver fails if it deletes the last two objects of a directory in one request, and deletes one of them.
 const DELETE_RETRIES_MAX: u32 = 100;
 
@@ -328,14 +351,7 @@ async fn clean(subject: &Subject) {
         list_range(Arc::clone(&subject.store), &subject.prefix, &range).try_collect().await.expect("list");
     let keys: Vec<String> = pages.into_iter().flat_map(|page| page.objects).map(|object| object.key).collect();
     for keys in keys.chunks(subject.store.limits().delete_keys_max) {
-        let mut verdicts = subject.store.delete(&any(keys)).await;
-        for _ in 0..DELETE_RETRIES_MAX {
-            if !verdicts.as_ref().is_err_and(|error| error.kind.is_transient()) {
-                break;
-            }
-            verdicts = subject.store.delete(&any(keys)).await;
-        }
-        for verdict in verdicts.expect("delete") {
+        for verdict in subject.delete(keys).await {
             verdict.expect("delete");
         }
     }
