@@ -131,23 +131,18 @@ impl Sink {
                 (entry, payload)
             })
             .collect();
-        let mut placed = Vec::with_capacity(jobs.len());
-        // In boxes, because the futures would be moved several times.
-        let writes = stream::iter(jobs).map(|(entry, payload)| Box::pin(self.entry(entry, payload)));
-        let mut writes = std::pin::pin!(writes.buffered(BUNDLE_WRITES_MAX));
-        while let Some(verdict) = writes.next().await {
-            placed.push(verdict);
-        }
-        placed
+        stream::iter(jobs)
+            .map(|(entry, payload)| self.entry(entry, payload))
+            .buffered(BUNDLE_WRITES_MAX)
+            .collect()
+            .await
     }
 
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {
         match entry {
             Entry::Failed(failure) => Err(failure),
-            Entry::Copy { place, size_bytes, source, listed } => {
-                Box::pin(self.copy(place, size_bytes, source, listed)).await
-            }
-            Entry::Check { place, size_bytes, unsynced } => Box::pin(self.check(place, size_bytes, unsynced)).await,
+            Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, source, listed).await,
+            Entry::Check { place, size_bytes, unsynced } => self.check(place, size_bytes, unsynced).await,
             Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
                 Err(Failure::mismatch("a bundle is shorter than its manifest says"))
             }
@@ -170,7 +165,7 @@ impl Sink {
                         let (checksums, payload, again) =
                             (&checksums, Some(&payload), place.again || tries.load(Ordering::Relaxed) > 1);
                         let wanted = Wanted { size_bytes, checksums, payload, parts: &[], again };
-                        Box::pin(self.unless_met(target, &place, wanted, failure)).await?
+                        self.unless_met(target, &place, wanted, failure).await?
                     }
                 };
                 let computed = with_md5(checksums, &written.checksums, &payload);

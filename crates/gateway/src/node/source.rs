@@ -148,15 +148,14 @@ impl Source {
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
         let _busy = self.meter.busy();
-        let (mut entries, mut segments) = (Vec::with_capacity(fetches.len()), Vec::with_capacity(fetches.len()));
-        // In boxes, because the futures would be moved several times.
-        let reads = stream::iter(fetches).map(|fetch| Box::pin(self.whole(fetch)));
-        let mut reads = std::pin::pin!(reads.buffered(BUNDLE_READS_MAX));
-        while let Some((entry, payload)) = reads.next().await {
-            entries.push(entry);
+        let read: Vec<(Entry, Payload)> =
+            stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
+        let mut segments = Vec::new();
+        let entries = read.into_iter().map(|(entry, payload)| {
             segments.extend(payload.into_segments());
-        }
-        (entries, Payload::new(segments), held)
+            entry
+        });
+        (entries.collect(), Payload::new(segments), held)
     }
 
     async fn whole(&self, fetch: Fetch) -> (Entry, Payload) {
@@ -172,7 +171,7 @@ impl Source {
         match self.whole_bytes(&fetch).await {
             Ok((info, data, checksums, source_proof)) => {
                 let tags = if fetch.tags.reads(&info, self.store.as_ref()) {
-                    Some(Box::pin(self.tags(&fetch.source_key, &Precondition::exact(&info))).await)
+                    Some(self.tags(&fetch.source_key, &Precondition::exact(&info)).await)
                 } else {
                     None
                 };
