@@ -57,7 +57,7 @@ async fn write_and_compare(uploads: Vec<UnfinishedUpload>) {
         let (target, target_key) = (intent.target, intent.target_key.clone());
         let opened = Entry::Opened { target, target_key: target_key.clone(), upload, has_unnamed: false };
         let parts = parts.into_iter().map(|part| Entry::Part { target, target_key: target_key.clone(), part });
-        for entry in [Entry::Intent(intent), opened].into_iter().chain(parts) {
+        for entry in [Entry::Intent(Box::new(intent)), opened].into_iter().chain(parts) {
             journal.record(entry).await.expect("what was read can be written");
         }
     }

@@ -66,13 +66,12 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         "--compress",
         metavar="CODEC",
         type=typed(parse_compression),
-        help=f"between stores, on machines: compression between them: {COMPRESSIONS} (default off)",
+        help=f"compression between gateways: {COMPRESSIONS} (default off)",
     )
     parser.add_argument(
         "--dedup",
         choices=("on", "off"),
-        help="between stores, on machines: do not send bytes that the receiving machine still has from this job "
-        "(default off)",
+        help="between gateways: do not send bytes that the receiving one still has from this job (default off)",
     )
 
 

@@ -282,6 +282,9 @@ impl Inbound {
             return Ok(());
         }
         sink.accept_sealed(opening, held, reply.clone());
+        // Otherwise this task reads on while there is input, and bodies pile up that could have been written already,
+        // while they are in the cache.
+        tokio::task::yield_now().await;
         Ok(())
     }
 }

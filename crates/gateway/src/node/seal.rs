@@ -35,6 +35,9 @@ const EPOCH_MESSAGES: u64 = 1 << 16;
 const KEYS_MAX: usize = 256;
 /// Shorter pieces of a body are copied: a small piece would keep the large buffer that it is in.
 const PIECE_BYTES_MIN: usize = 8 << 10;
+/// All pieces of a shorter body are copied, because up to two buffers would stay allocated for it. A bundle of tiny
+/// objects is so short, and copying 64 KiB that were just opened costs little.
+const BODY_BYTES_MIN: u64 = 160 << 10;
 
 /// Returns the sealed length of a body.
 pub fn sealed_bytes(content_bytes: u64) -> u64 {
@@ -223,11 +226,12 @@ impl BodyCipher {
         Self { key, count: head.seal.count, segment: 0, last_segment: (segments - 1) as u32, associated }
     }
 
-    /// Seals the next segment from `plain` into `sealed`, which has the same length.
-    fn seal(&mut self, plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) -> Result<(), String> {
+    /// Seals the next segment, `first` and then `second`, into `sealed`, which has room for them and the tag.
+    fn seal(&mut self, first: &[u8], second: &[u8], sealed: &mut [u8]) -> Result<(), String> {
         let nonce = self.next();
         let associated = Aad::from(&self.associated);
-        let done = self.key.seal_out_of_place_scatter(nonce, associated, plain, sealed, &[], tag);
+        let (of_first, rest) = sealed.split_at_mut(first.len());
+        let done = self.key.seal_out_of_place_scatter(nonce, associated, first, of_first, second, rest);
         done.map_err(|_| "cannot seal a segment".to_owned())
     }
 
@@ -296,13 +300,18 @@ impl Sealing<'_> {
     }
 
     fn segment(&mut self, segment: &mut [u8]) -> Result<(), String> {
-        let (content, tag) = segment.split_at_mut(segment.len() - TAG_BYTES);
-        let piece = &self.pieces[0][self.at..];
-        if let Some(plain) = piece.get(..content.len()) {
-            self.cipher.seal(plain, content, tag)?;
-            self.pass(content.len());
+        let content_bytes = segment.len() - TAG_BYTES;
+        let first = &self.pieces[0][self.at..];
+        let first = &first[..first.len().min(content_bytes)];
+        let missing = content_bytes - first.len();
+        let second = if missing == 0 { Some(&[][..]) } else { self.pieces.get(1).and_then(|next| next.get(..missing)) };
+        if let Some(second) = second {
+            self.cipher.seal(first, second, segment)?;
+            self.pass(first.len());
+            self.pass(second.len());
             return Ok(());
         }
+        let (content, tag) = segment.split_at_mut(content_bytes);
         let mut copied = 0;
         while copied < content.len() {
             let piece = &self.pieces[0][self.at..];
@@ -366,7 +375,7 @@ impl Opening {
             return;
         };
         segment.truncate(content_bytes);
-        let is_small = content_bytes < PIECE_BYTES_MIN;
+        let is_small = content_bytes < PIECE_BYTES_MIN || self.head.wire_bytes < BODY_BYTES_MIN;
         self.pieces.push(if is_small { Bytes::copy_from_slice(&segment) } else { segment.freeze() });
         if let Some(seal) = self.seal.take() {
             seal.keep(Direction::Body, self.head.seal, self.cipher.key.clone());

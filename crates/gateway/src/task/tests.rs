@@ -402,7 +402,7 @@ async fn cancel_aborts_open_uploads_and_updates_the_status() {
         options: PutOptions::default(),
         intent_unix_ms: status::now_unix_ms(),
     };
-    journal.record(Entry::Intent(intent)).await.unwrap();
+    journal.record(Entry::Intent(Box::new(intent))).await.unwrap();
     let upload = tree.store.open_upload("half", &PutOptions::default()).await.unwrap();
     journal
         .record_durably(Entry::Opened { target: 0, target_key: "half".into(), upload, has_unnamed: false })

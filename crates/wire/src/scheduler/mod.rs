@@ -54,6 +54,9 @@ pub const REPAIR_MS: u64 = 5_000;
 pub const DEATH_NOTICED_MS: u64 = 60_000;
 /// Most objects that the scheduler holds at once; [`Scheduler::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
+/// Most whole objects that wait for a route, in bundles of the most objects: more would only use memory. A bundle takes a
+/// sixteenth of those that wait, so fewer would make bundles smaller.
+pub const BUNDLES_WAITING_MAX: usize = 32;
 
 #[derive(Debug)]
 struct Object {
@@ -148,11 +151,18 @@ pub struct Scheduler {
     /// Requests in flight whose answers count for nothing but their routes.
     superseded: usize,
     rescue: Rescue,
+    /// Most whole objects that wait.
+    waiting_max: usize,
 }
 
 impl Scheduler {
     /// Returns a scheduler without work.
     pub fn new(config: Config) -> Self {
+        // Under a ceiling, the bytes of all objects that are listed decide what may be spent, so none may be held back.
+        let has_ceiling =
+            config.ceiling_usd_per_gb.is_some() || config.ceiling_usd.is_some() || config.ceiling_bytes.is_some();
+        let waiting_max =
+            if has_ceiling { OBJECTS_MAX } else { config.bundle_objects_max.saturating_mul(BUNDLES_WAITING_MAX) };
         Self {
             shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
                 .within(config.ceiling_usd)
@@ -175,6 +185,7 @@ impl Scheduler {
             draining: false,
             superseded: 0,
             rescue: Rescue::default(),
+            waiting_max,
         }
     }
 
@@ -202,7 +213,7 @@ impl Scheduler {
 
     /// Returns whether another object may be added. The caller stops reading its list while this is false.
     pub fn wants_more(&self) -> bool {
-        !self.draining && self.objects.len() < OBJECTS_MAX
+        !self.draining && self.objects.len() < OBJECTS_MAX && self.ready.waiting() < self.waiting_max
     }
 
     /// Adds an object. The scheduler must not hold an object of this id already.

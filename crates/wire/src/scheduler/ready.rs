@@ -98,6 +98,11 @@ impl Ready {
         &mut self.lanes[at]
     }
 
+    /// Returns the number of whole objects that wait and may take every route.
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.refused_by.is_empty()).map(|lane| lane.whole.len()).sum()
+    }
+
     /// Returns the number of objects with parts never sent, over all lanes.
     pub(super) fn sending(&self) -> usize {
         self.lanes.iter().map(|lane| lane.sending.len()).sum()

@@ -1,9 +1,10 @@
 use super::*;
 use crate::directory_tree::DirectoryTree;
 use crate::drain::DRAIN_MAX;
+use crate::lead::survey::SurveyEnd;
 use crate::stepped::{Stepped, Steps};
-use tradewind_contract::Limits;
-use tradewind_store::{StoreConfig, open};
+use tradewind_contract::{Deletion, Limits};
+use tradewind_store::{StoreConfig, name_form, open};
 
 async fn backlog_of(trees: &[&DirectoryTree], keys: &[(u16, &str)]) -> DeletionBacklog {
     let backlog = DeletionBacklog::create(None).unwrap();

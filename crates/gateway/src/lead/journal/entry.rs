@@ -18,7 +18,7 @@ pub enum Entry {
     },
     /// An upload is about to be opened. Must be durable before it is. Supersedes any earlier upload of the same key: its
     /// parts are forgotten, and it stays in the journal until it is [abandoned](Entry::Abandoned).
-    Intent(Intent),
+    Intent(Box<Intent>),
     /// The store has named the upload.
     Opened {
         /// Index of the destination.
@@ -53,7 +53,7 @@ pub enum Entry {
         /// Set while a power loss may undo the write.
         unsynced: Option<Unsynced>,
         /// The destination store's description of it, where the source is to be deleted.
-        written: Option<Written>,
+        written: Option<Box<Written>>,
     },
     /// An object that was closed no longer exists.
     Undone {

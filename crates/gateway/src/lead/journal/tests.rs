@@ -36,7 +36,7 @@ async fn what_a_lead_left_that_died_while_it_created_the_journal_is_replaced() {
     let (dir, state) = state_dir();
     std::fs::write(dir.path().join("journal.sqlite.new"), "half a journal").unwrap();
     let journal = Journal::create(&state).unwrap();
-    journal.record_durably(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    journal.record_durably(Entry::Intent(Box::new(intent(0, "a", 1)))).await.unwrap();
     // Nothing new: neither a flush nor a reader changes the log.
     let log = || std::fs::metadata(dir.path().join("journal.sqlite-wal")).unwrap().len();
     let before = log();
@@ -69,7 +69,7 @@ impl Model {
                 superseded.retain(|known| !again(known));
                 let earlier = self.uploads.remove(&name).filter(|known| !again(known));
                 superseded.extend(earlier.map(|(intent, upload, _)| (intent, upload, BTreeMap::new())));
-                self.uploads.insert(name, (intent, None, BTreeMap::new()));
+                self.uploads.insert(name, (*intent, None, BTreeMap::new()));
             }
             Entry::Opened { target, target_key, upload, has_unnamed } => {
                 let name = (target, target_key);
@@ -94,7 +94,7 @@ impl Model {
                     let same = |known: &Known| known.1.is_none() && known.0.intent_unix_ms == intent.intent_unix_ms;
                     self.superseded.entry(name).or_default().retain(|known| !same(known));
                 }
-                let done = unsynced.map_or(Done::Yes(written), Done::Unsynced);
+                let done = unsynced.map_or(Done::Yes(written.map(|written| *written)), Done::Unsynced);
                 self.done.insert((target, target_key), (fingerprint, done));
             }
             Entry::Undone { target, target_key } => drop(self.done.remove(&(target, target_key))),
@@ -142,7 +142,10 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     (name, 0..7, any::<u64>(), 1..4u32, any::<Option<u64>>()).prop_map(|((target, key), kind, number, index, sum)| {
         let target_key = key.to_owned();
         match kind {
-            0 => Entry::Intent(Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) }),
+            0 => {
+                let intent = Intent { intent_unix_ms: i64::from(index), ..intent(target, key, number) };
+                Entry::Intent(Box::new(intent))
+            }
             1 => {
                 let upload = UploadId(format!("upload-{}", number % 3));
                 Entry::Opened { target, target_key, upload, has_unnamed: sum.is_some() }
@@ -152,7 +155,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
                 let checksums = Checksums { crc64nvme: sum, crc32c: Some(index), md5: None };
                 let unsynced = sum.map(|_| Unsynced { boot: format!("boot-{index}"), checksums });
                 let etag = number.is_multiple_of(2).then(|| number.to_string());
-                let written = (number % 3 > 0).then(|| Written { etag, checksums, ..Written::default() });
+                let written = (number % 3 > 0).then(|| Box::new(Written { etag, checksums, ..Written::default() }));
                 Entry::Closed { target, target_key, fingerprint: number, size_bytes: number, unsynced, written }
             }
             4 => Entry::Undone { target, target_key },
@@ -281,7 +284,7 @@ async fn a_write_that_fails_is_told_to_all_who_record_or_wait() {
 #[tokio::test]
 async fn a_disabled_journal_keeps_nothing_and_never_fails() {
     let journal = Journal::disabled();
-    journal.record_durably(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    journal.record_durably(Entry::Intent(Box::new(intent(0, "a", 1)))).await.unwrap();
     assert!(journal.unfinished().await.unwrap().is_empty() && journal.done_set().unwrap().is_empty());
 }
 
@@ -365,7 +368,7 @@ async fn a_journal_without_tables_is_begun_anew() {
     let (_dir, state) = state_dir();
     std::fs::write(state.path().join(JOURNAL_FILE), b"").unwrap();
     let journal = Journal::open_or_create(&state).unwrap();
-    journal.record_durably(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    journal.record_durably(Entry::Intent(Box::new(intent(0, "a", 1)))).await.unwrap();
     assert_eq!(journal.pending_intents().await.unwrap().len(), 1);
 }
 
@@ -375,10 +378,10 @@ async fn an_upload_stays_known_until_it_is_aborted_whatever_is_begun_after_it() 
     let journal = Journal::create(&state).unwrap();
     let name = |name: &str| UploadId(name.to_owned());
     let opened = |upload| Entry::Opened { target: 0, target_key: "a".into(), upload, has_unnamed: false };
-    journal.record(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    journal.record(Entry::Intent(Box::new(intent(0, "a", 1)))).await.unwrap();
     journal.record(opened(name("first"))).await.unwrap();
     let later = Intent { intent_unix_ms: 1_700_000_000_001, ..intent(0, "a", 2) };
-    journal.record(Entry::Intent(later.clone())).await.unwrap();
+    journal.record(Entry::Intent(Box::new(later.clone()))).await.unwrap();
     journal.record(opened(name("second"))).await.unwrap();
     drop(journal);
     let journal = Journal::open_existing(&state).unwrap();
@@ -397,7 +400,7 @@ async fn an_intent_that_was_refused_is_forgotten_and_earlier_ones_are_not() {
     let journal = Journal::create(&state).unwrap();
     let at = |intent_unix_ms| Intent { intent_unix_ms, ..intent(0, "a", 1) };
     for intent_unix_ms in [1, 2] {
-        journal.record(Entry::Intent(at(intent_unix_ms))).await.unwrap();
+        journal.record(Entry::Intent(Box::new(at(intent_unix_ms)))).await.unwrap();
     }
     for intent_unix_ms in [1, 2] {
         journal.record(Entry::NotOpened { target: 0, target_key: "a".into(), intent_unix_ms }).await.unwrap();
@@ -411,7 +414,7 @@ async fn what_was_done_is_told_once_a_deletion_has_begun() {
     let journal = Journal::create(&state).unwrap();
     assert_eq!(journal.done_set().unwrap().totals_before_deletion().await.unwrap(), None);
     for (target, key, size_bytes) in [(0, "a", 5), (0, "b", 7), (1, "a", 5)] {
-        let (target_key, unsynced, written) = (key.to_owned(), None, Some(Written::default()));
+        let (target_key, unsynced, written) = (key.to_owned(), None, Some(Box::default()));
         journal
             .record(Entry::Closed { target, target_key, fingerprint: 1, size_bytes, unsynced, written })
             .await

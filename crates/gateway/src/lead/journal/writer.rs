@@ -22,7 +22,6 @@ pub const BATCH_ENTRIES_MAX: usize = 4_096;
 pub const BATCH_MS_MAX: u64 = 100;
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all commands are entries; a box each would cost more")]
 enum Command {
     Record(Entry),
     /// Answered once all entries before are committed.

@@ -9,7 +9,7 @@ use crate::lead::survey::SurveyError;
 use crate::node::load::{Answer, StageAt, StageLoad};
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
 use tokio::time::Instant;
-use tradewind_contract::{Comparison, Event};
+use tradewind_contract::{Comparison, Event, Stage};
 use tradewind_store::PartTag;
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::scheduler::Work;
@@ -39,10 +39,17 @@ impl Dispatcher {
             ReplyVerdict::Failed { fault, kind, message, unsent } => {
                 if unsent {
                     self.scheduler.unsent(request);
+                    // A source that could read would have sent something.
+                    if fault == Fault::Unavailable {
+                        self.limits.answered(Some(Stage::Read));
+                    }
                 }
                 Failure::new(fault, &kind, message)
             }
         };
+        if let Some(stage) = failing_stage(&failure) {
+            self.limits.answered(Some(stage));
+        }
         if self.makes_route_useless(&failure) {
             self.store_unreachable(request, &work, failure);
             return Ok(());
@@ -97,6 +104,7 @@ impl Dispatcher {
         outlook: &mut Outlook,
     ) -> Result<(), SurveyError> {
         let SinkAnswer { reply, saved_bytes, deduplicated_bytes, .. } = answer;
+        self.limits.answered(failing_bundle(&reply));
         match (work, reply) {
             (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
                 if !self.scheduler.awaits(request, object) => {}
@@ -132,7 +140,7 @@ impl Dispatcher {
             }
             (Work::Close(object), SinkReply::Closed(placed)) => {
                 if let Some(transfer) = self.transfers.get_mut(&object) {
-                    transfer.placed = Some(*placed);
+                    transfer.placed = Some(placed);
                 }
                 self.scheduler.done(request, object);
             }
@@ -221,7 +229,7 @@ impl Dispatcher {
                     recorder.tally.acked(transfer.item.target, placed.size_bytes);
                 }
                 recorder.causes.done(transfer.item.target);
-                transfer.placed = Some(placed);
+                transfer.placed = Some(Box::new(placed));
                 self.scheduler.done(request, object);
             }
             Err(failure) => {
@@ -236,4 +244,21 @@ impl Dispatcher {
             }
         }
     }
+}
+
+/// The stage at whose store a request failed; `None` if it failed elsewhere, or the store only refused it.
+fn failing_stage(failure: &Failure) -> Option<Stage> {
+    let stage = match failure.side? {
+        Side::Source => Stage::Read,
+        Side::Target => Stage::Write,
+    };
+    (failure.fault == Fault::Unavailable && !failure.is_unmet()).then_some(stage)
+}
+
+/// The stage at which all objects of a bundle failed.
+fn failing_bundle(reply: &SinkReply) -> Option<Stage> {
+    let SinkReply::Bundle(verdicts) = reply else { return None };
+    let is_failing = verdicts.iter().all(|verdict| verdict.as_ref().is_err_and(|why| failing_stage(why).is_some()));
+    let first = verdicts.first().filter(|_| is_failing)?;
+    first.as_ref().err().and_then(failing_stage)
 }

@@ -35,7 +35,7 @@ pub(super) const LOOKS_AT_ONCE_MAX: usize = 16;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Copied {
     pub(super) item: Box<WorkItem>,
-    pub(super) placed: Placed,
+    pub(super) placed: Box<Placed>,
     pub(super) retries: u64,
     /// The state in which the source must still be.
     pub(super) source: Option<Precondition>,

@@ -198,7 +198,7 @@ impl Finisher {
             let (target, key, size_bytes) = (item.target, item.target_key.clone(), item.info.size_bytes);
             self.copied(&item.info, ProvenCopy { target, key, size_bytes, written }, recorder).await;
         }
-        recorder.close(item, placed, written).await
+        recorder.close(item, placed, written.map(Box::new)).await
     }
 
     /// For `mv`: records that one more destination has the object.

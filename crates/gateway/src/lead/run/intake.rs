@@ -145,7 +145,7 @@ impl Intake {
         let looks_at_target = self.outlook.wants_look(&item);
         if item.check.is_some() || !looks_at_target && !restarted && !needs_attributes(&item, &self.context) {
             let transfer = ObjectTransfer::whole(item, &self.context);
-            return Admitted::Transfer(self.ready(Box::new(transfer), recorder));
+            return Admitted::Transfer(self.ready(transfer, recorder));
         }
         self.looking += 1;
         let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
@@ -227,6 +227,9 @@ impl Intake {
 
     /// Notes that an object with an unfinished upload of an earlier run is copied from its first byte, and why.
     fn note_start_over(&mut self, transfer: &ObjectTransfer) {
+        if self.unfinished.is_empty() {
+            return;
+        }
         let place = (transfer.item.target, transfer.item.target_key.clone());
         let Some(upload) = self.unfinished.get(&place).filter(|upload| !upload.parts.is_empty()) else { return };
         self.started_over += 1;

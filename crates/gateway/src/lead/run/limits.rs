@@ -18,6 +18,8 @@ const QUEUED_SHARE_MIN: f64 = 0.5;
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     stages: BTreeMap<(String, StageAt), Reported>,
+    /// The stage at whose store the latest request failed; `None` after a success.
+    failing: Option<Stage>,
 }
 
 /// The latest report of one stage of one gateway.
@@ -67,13 +69,21 @@ impl Limits {
         changes
     }
 
+    /// Records how the latest request ended. `failing`: the stage at whose store it failed after all its retries. While
+    /// nothing succeeds, that stage is the slowest: a request that is being retried reports nothing.
+    pub(super) fn answered(&mut self, failing: Option<Stage>) {
+        self.failing = failing;
+    }
+
     /// The limits now, if any was reported. `in_flight`: the lead's requests without an answer.
     pub(super) fn now(&self, in_flight: u64, now: Instant) -> Option<StageLimits> {
         let [read, network, write] = [Stage::Read, Stage::Network, Stage::Write].map(|stage| self.together(stage, now));
         let limits = StageLimits { read: read.limit, network: network.limit, write: write.limit, slowest: None };
         let is_known = read.limit.is_some() && write.limit.is_some();
-        let slowest = (in_flight > 0 && is_known).then(|| slowest(read, network, write, in_flight as f64)).flatten();
-        (read.limit.is_some() || write.limit.is_some()).then_some(StageLimits { slowest, ..limits })
+        let measured = || is_known.then(|| slowest(read, network, write, in_flight as f64)).flatten();
+        let slowest = if in_flight > 0 { self.failing.or_else(measured) } else { None };
+        let has_any = read.limit.is_some() || write.limit.is_some() || slowest.is_some();
+        has_any.then_some(StageLimits { slowest, ..limits })
     }
 
     fn together(&self, stage: Stage, now: Instant) -> Together {
@@ -159,6 +169,20 @@ mod tests {
         assert_eq!(slowest_of((0.0, 1.0), (0.0, 0.0), (0.0, 1.0), 10), Some(Stage::Network));
         assert_eq!(slowest_of((0.0, 1.0), (0.0, 0.0), (0.0, 7.0), 10), Some(Stage::Write));
         assert_eq!(slowest_of((0.0, 1.0), (0.0, 0.0), (0.0, 7.0), 0), None);
+    }
+
+    #[test]
+    fn a_store_at_which_everything_fails_is_the_slowest_until_something_succeeds() {
+        let (mut limits, now) = (Limits::default(), Instant::now());
+        limits.answered(Some(Stage::Read));
+        let expected = StageLimits { slowest: Some(Stage::Read), ..StageLimits::default() };
+        assert_eq!((limits.now(1, now), limits.now(0, now)), (Some(expected), None));
+        for (at, queued_ms) in [(StageAt::Read, 0), (StageAt::Write { target: 0 }, 900)] {
+            limits.heard(load("a", at, 1_000, queued_ms, 0), now, |_| String::new());
+        }
+        assert_eq!(limits.now(1, now + 2 * RECENT).unwrap().slowest, Some(Stage::Read));
+        limits.answered(None);
+        assert_eq!(limits.now(1, now).unwrap().slowest, Some(Stage::Write));
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(super) async fn look(
     let source = async {
         let needs_no_look = !restarted && !needs_attributes(&item, context);
         match needs_no_look {
-            true => Looked::Ready(Box::new(ObjectTransfer::whole(item, context))),
+            true => Looked::Ready(ObjectTransfer::whole(item, context)),
             false => look_at_source(item, restarted, context).await,
         }
     };
@@ -152,7 +152,7 @@ async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Cont
 /// The transfer of an object that the source has just described as `now`, with its tags.
 async fn ready(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Looked {
     let tags = if lead_reads_tags(&item, context) { Some(tags_of(&item, now, context).await) } else { None };
-    let mut transfer = Box::new(ObjectTransfer::looked_at(item, now, restarted, context));
+    let mut transfer = ObjectTransfer::looked_at(item, now, restarted, context);
     match tags.map(|read| transfer.settle_tags(read, now)) {
         None | Some(Ok(())) => Looked::Ready(transfer),
         Some(Err(error)) => Looked::Failed(Box::new((transfer.item, Failure::of_store(&error, Side::Source)))),

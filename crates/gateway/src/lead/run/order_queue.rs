@@ -55,7 +55,7 @@ impl OrderQueue {
         let source = self.sources.get(&order.route).cloned();
         let owed = Owed::new(reply, request);
         tokio::spawn(async move {
-            match (journal.record_durably(Entry::Intent(intent)).await, source) {
+            match (journal.record_durably(Entry::Intent(Box::new(intent))).await, source) {
                 (Ok(()), Some(source)) => source.send(vec![order], owed.reply().clone()).await,
                 (Ok(()), None) => no_source(&order, owed.reply()),
                 (Err(error), _) => {

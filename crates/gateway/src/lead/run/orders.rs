@@ -22,9 +22,13 @@ pub(super) fn order(
         Work::Part { object, part, offset, bytes } => {
             part_task(transfers.get(object)?, *part, *offset, *bytes, context)?
         }
-        Work::Bundle(objects) => SourceTask::Bundle(
-            objects.iter().map(|object| Some(fetch(transfers.get(object)?, context))).collect::<Option<_>>()?,
-        ),
+        Work::Bundle(objects) => {
+            let mut fetches = Vec::with_capacity(objects.len());
+            for object in objects {
+                fetches.push(fetch(transfers.get(object)?, context));
+            }
+            SourceTask::Bundle(fetches)
+        }
         Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
         Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
     };

@@ -20,7 +20,7 @@ use tradewind_wire::Fault;
 /// An object that is written and proven, but whose source may have changed meanwhile.
 pub(super) struct Fresh {
     pub(super) item: Box<WorkItem>,
-    pub(super) placed: Placed,
+    pub(super) placed: Box<Placed>,
     pub(super) retries: u64,
     /// The state in which the source was read.
     pub(super) condition: Precondition,

@@ -69,8 +69,8 @@ impl Recorder {
     pub(super) async fn close(
         &self,
         item: Box<WorkItem>,
-        placed: Placed,
-        written: Option<Written>,
+        placed: Box<Placed>,
+        written: Option<Box<Written>>,
     ) -> Result<(), SurveyError> {
         let fingerprint = fingerprint(&item.info);
         let (target, target_key, size_bytes) = (item.target, item.target_key, item.info.size_bytes);

@@ -45,7 +45,7 @@ pub(super) struct ObjectTransfer {
     pub(super) parts_are_doubtful: bool,
     /// The time of the first intent to open an upload, and the number of intents.
     pub(super) intended: Option<(i64, u32)>,
-    pub(super) placed: Option<Placed>,
+    pub(super) placed: Option<Box<Placed>>,
     /// The latest failure of any request for it.
     pub(super) failure: Option<Failure>,
     pub(super) retries: u64,
@@ -62,14 +62,14 @@ pub(super) struct ObjectTransfer {
 
 impl ObjectTransfer {
     /// An object that is written whole; its source's attributes arrive with its bytes.
-    pub(super) fn whole(item: Box<WorkItem>, context: &Context) -> Self {
+    pub(super) fn whole(item: Box<WorkItem>, context: &Context) -> Box<Self> {
         let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
         let target = context.targets[usize::from(item.target)].as_ref();
         let attributes = set_by(&context.job.attributes, target);
         Self::new(item, condition, attributes, stated, None, true, context)
     }
 
-    pub(super) fn looked_at(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Self {
+    pub(super) fn looked_at(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Box<Self> {
         let part_bytes = (!is_whole(&item, context)).then(|| {
             let limits = context.targets[usize::from(item.target)].limits();
             part_bytes(item.info.size_bytes, context.job.chunk_bytes, &limits)
@@ -90,8 +90,8 @@ impl ObjectTransfer {
         part_bytes: Option<u64>,
         may_restart: bool,
         context: &Context,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             options: options(&item, keeping(attributes, &item, context), &context.job),
             inherited: Inherited::of(
                 &context.job.attributes,
@@ -118,7 +118,7 @@ impl ObjectTransfer {
             is_guess: false,
             looked_at_target: false,
             may_restart,
-        }
+        })
     }
 
     /// Adds the tags of the source, where the lead must read them. `read` and `now`: see [`TagRule::settle`].

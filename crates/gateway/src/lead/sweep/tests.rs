@@ -6,7 +6,7 @@ use tradewind_contract::Limits;
 use tradewind_store::PutOptions;
 
 fn intent(key: &str, intent_unix_ms: i64) -> Entry {
-    Entry::Intent(Intent {
+    Entry::Intent(Box::new(Intent {
         target: 0,
         target_key: key.to_owned(),
         source_key: key.to_owned(),
@@ -15,7 +15,7 @@ fn intent(key: &str, intent_unix_ms: i64) -> Entry {
         chunk_bytes: 5,
         options: PutOptions::default(),
         intent_unix_ms,
-    })
+    }))
 }
 
 #[tokio::test]
