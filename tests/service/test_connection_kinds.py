@@ -75,8 +75,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, di
         server.start()
         stack.callback(server.kill)
         with server.client() as admin:
-            for kind, body in bodies.items():
-                made = admin.post("/v1/connections", json={"name": kind, **body})
+            for kind, connection in bodies.items():
+                made = admin.post("/v1/connections", json={"name": kind, **connection})
                 assert made.status_code == 201, made.text
         yield server, bodies
 
