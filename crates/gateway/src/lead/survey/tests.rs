@@ -392,14 +392,15 @@ fn plant(tree: &DirectoryTree, prefix: &str, files: &Files) {
 }
 
 fn is_same(rule: Comparison, ours: (usize, u64), theirs: (usize, u64)) -> bool {
-    ours.0 == theirs.0
-        && match rule {
-            Comparison::Size => true,
-            Comparison::Auto | Comparison::Checksum if ours.0 == 0 => true,
-            // Files state no checksum and copies keep their times.
-            Comparison::Auto | Comparison::Time => theirs.1 == ours.1,
-            Comparison::Checksum => false,
-        }
+    rule == Comparison::Existing
+        || ours.0 == theirs.0
+            && match rule {
+                Comparison::Size | Comparison::Existing => true,
+                Comparison::Auto | Comparison::Checksum if ours.0 == 0 => true,
+                // Files state no checksum and copies keep their times.
+                Comparison::Auto | Comparison::Time => theirs.1 == ours.1,
+                Comparison::Checksum => false,
+            }
 }
 
 proptest! {
@@ -411,7 +412,7 @@ proptest! {
         source in any_files(),
         destinations in prop::collection::vec(any_files(), 1..3),
         rule in prop::sample::select(vec![
-            Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time,
+            Comparison::Auto, Comparison::Checksum, Comparison::Size, Comparison::Time, Comparison::Existing,
         ]),
         leaves_b in any::<bool>(),
     ) {
