@@ -86,7 +86,7 @@ def test_a_move_keeps_all_sources_if_objects_get_one_name(
     place: Callable[[str], Place], command: Command, tmp_path: Path, kind: str
 ) -> None:
     there, here = place(kind), tree(tmp_path / "here", "c", "x/b", "z/b")
-    words = ["mv", "-r", "--flatten", here, f"{there.url}/to", *there.flags("dst")]
+    words = ["mv", "-r", "--flatten", str(here), f"{there.url}/to", *there.flags("dst")]
     assert "no source is deleted, because several objects have one name" in command.run(*words).expect(4).stderr
     # What the user does next must not write z/b over the only copy of x/b.
     command.run(*words).expect(4)
