@@ -41,14 +41,18 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class HttpProxy:
     """Listens on a free port of ``address``, and forwards requests to ``target`` (``http://127.0.0.1:PORT``).
 
-    The target may use HTTPS if ``ca_file`` is the PEM of its CA. The proxy itself speaks plain HTTP.
+    The target may use HTTPS if ``ca_file`` is the PEM of its CA. The proxy itself speaks plain HTTP. ``hides`` names a
+    header, in lower case, that answers lose.
     """
 
-    def __init__(self, target: str, address: str = "127.0.0.1", ca_file: Path | None = None) -> None:
+    def __init__(
+        self, target: str, address: str = "127.0.0.1", ca_file: Path | None = None, hides: str | None = None
+    ) -> None:
         parts = urlsplit(target)
         if parts.scheme != ("https" if ca_file else "http") or parts.hostname is None or parts.port is None:
             raise ValueError(f"no such address with a port: {target}")
         self._target = (parts.hostname, parts.port)
+        self._hides = hides
         self._tls = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
         self._listener = socket.create_server((address, 0), backlog=256)
         self.endpoint = f"http://{address}:{self._listener.getsockname()[1]}"
@@ -200,7 +204,7 @@ class HttpProxy:
         if head is None:
             raise StreamError("the store closed without an answer")
         status = _status(head)
-        client.socket.sendall(head.raw)
+        client.socket.sendall(head.raw if self._hides is None else head.without(self._hides))
         if request.method != "HEAD" and status not in _NO_BODY_STATUSES:
             flip_at = action.at_byte if isinstance(action, FlipResponse) else None
             until_close = head.content_length is None and not head.is_chunked

@@ -79,3 +79,17 @@ def test_flatten_leaves_out_the_directories_and_refuses_a_second_object_of_a_nam
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["a", "b", "c"]
     command.run("mv", "-r", "--flatten", here / "x", f"{there.url}/moved", *there.flags("dst")).expect(0)
     assert not list((here / "x").rglob("*.*")) and {"moved/b", "moved/c"} <= set(there.sizes())
+
+
+@pytest.mark.parametrize("kind", quick("versitygw", "file"))
+def test_a_move_keeps_all_sources_if_objects_get_one_name(
+    place: Callable[[str], Place], command: Command, tmp_path: Path, kind: str
+) -> None:
+    there, here = place(kind), tree(tmp_path / "here", "c", "x/b", "z/b")
+    words = ["mv", "-r", "--flatten", str(here), f"{there.url}/to", *there.flags("dst")]
+    assert "no source is deleted, because several objects have one name" in command.run(*words).expect(4).stderr
+    # What the user does next must not write z/b over the only copy of x/b.
+    command.run(*words).expect(4)
+    assert there.get("to/b") == b"x/b" and (here / "x/b").exists() and (here / "c").exists()
+    command.run(*words, "--exclude", "/z").expect(0)
+    assert [path.name for path in here.rglob("*")] == ["z", "b"]

@@ -45,6 +45,17 @@ def test_standard_output_refuses_inapplicable_options(
     assert refused.stdout == ""
 
 
+@pytest.mark.parametrize("option", ["-n", "-qn", "-nq", "--no-clobber"])
+def test_standard_input_replaces_nothing_where_nothing_may_be_replaced(
+    command: Command, tmp_path: Path, option: str
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"precious")
+    refused = command.run("cp", option, "-", kept, stdin=b"other")
+    assert refused.code == 2 and "does not apply to a copy from standard input" in refused.stderr
+    assert kept.read_bytes() == b"precious"
+
+
 def test_options_that_apply_to_pipes_work(command: Command, tmp_path: Path) -> None:
     command.run("cp", "-", "--to", tmp_path / "object", "--fsync", "--chunk-size", "8MiB", "-q", stdin=b"x").expect(0)
     assert command.run("cp", tmp_path / "object", "-", "-q").expect(0).stdout == "x"

@@ -267,8 +267,11 @@ async fn from_proxy(
     let Some(opened) = requested.await? else { return Ok(End::Unused) };
     drop(opening);
     let now = live.current();
-    let Some(index) = now.entrance(shared.entrances[index].id) else { return Ok(End::Unused) };
-    flow(&now, &now.config.listeners[index], opened).await
+    let index = now.entrance(shared.entrances[index].id);
+    let listener = index.map(|index| &now.config.listeners[index]).filter(|listener| listener.way == Way::Hop);
+    let Some(listener) = listener else { return Ok(End::Unused) };
+    check_network(listener, peer)?;
+    flow(&now, listener, opened).await
 }
 
 /// Counts a connection that another proxy keeps ready.
@@ -347,16 +350,22 @@ fn admit(
     }
 }
 
+fn check_network(listener: &Listener, peer: SocketAddr) -> Result<(), Refusal> {
+    let address = peer.ip().to_canonical();
+    if !listener.clients.is_empty() && !listener.clients.iter().any(|network| network.contains(address)) {
+        return Err(Refusal::new(Cause::Unauthenticated, format!("{address} is not in the networks of clients")));
+    }
+    Ok(())
+}
+
 fn places(
     shared: &Shared,
     listener: &Listener,
     tcp: &TcpStream,
     peer: SocketAddr,
 ) -> Result<(impl Sized + use<>, Option<Place>), Refusal> {
+    check_network(listener, peer)?;
     let address = peer.ip().to_canonical();
-    if !listener.clients.is_empty() && !listener.clients.iter().any(|network| network.contains(address)) {
-        return Err(Refusal::new(Cause::Unauthenticated, format!("{address} is not in the networks of clients")));
-    }
     let place = shared.admission.accept(Instant::now())?;
     let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(address))).transpose()?;
     let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address))).transpose()?;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from itertools import chain, takewhile
 
 from tradewind.cli.attributes import attribute_rules
 from tradewind.cli.options import access, accesses
@@ -67,10 +68,10 @@ def run(args: Namespace) -> int:
 
 def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -> None:
     """Raise UsageError for an option that does not apply to a pipe. Ignoring it silently would mislead the user."""
-    for word in args.words:
-        if word == "--":
-            break
-        option = "--ignore-existing" if word == "-n" else word.partition("=")[0]
+    words = takewhile(lambda word: word != "--", args.words)
+    # The only short option that a pipe does not have may stand among others, as in -qn.
+    for word in chain(words, ["--ignore-existing"] * args.ignore_existing):
+        option = word.partition("=")[0]
         refused = option.startswith("--") and option not in own | VERB_OPTIONS and not option.startswith(f"--{side}-")
         if refused and not option.startswith(f"--no-{side}-"):
             raise UsageError(

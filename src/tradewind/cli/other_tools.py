@@ -41,6 +41,7 @@ OPTIONS = {
 _PROGRESS = "progress is shown on a terminal only; -q prints only errors"
 _ENCRYPTION = "objects are encrypted with the default key of the bucket; a key cannot be chosen"
 _ACCESS = "access lists are not set or copied: use the policy of the bucket"
+_UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
 #: Options that need none of ours, or that have no counterpart.
 NEEDLESS = {
     **dict.fromkeys(("--no-progress", "--progress", "-P", "--only-show-errors", "--stats"), _PROGRESS),
@@ -51,7 +52,7 @@ NEEDLESS = {
     **dict.fromkeys(
         ("--no-verify-ssl", "--no-check-certificate"), "name the CA of the server with a --ca-bundle option"
     ),
-    **dict.fromkeys(("--update", "-u"), "leave it out: `tradewind sync` copies only what differs"),
+    **dict.fromkeys(("--update", "-u"), _UPDATE),
     **dict.fromkeys(("--ignore-times",), "leave it out: `tradewind cp -r` copies everything"),
     **dict.fromkeys(
         ("-a", "--archive"), "-r copies a tree; --preserve mode,owner,time keeps these attributes of files"

@@ -41,10 +41,14 @@ EXAMPLES = """\
   tradewind rm s3://bucket/data --files-from names.txt      # one key below data/ per line
   tradewind rm -r --versions s3://bucket/tmp/ --dry-run"""
 
-HINTS = dict.fromkeys(
-    ("-f", "--force"),
-    "leave it out: rm asks only on a terminal, and -y answers yes; --allow-empty accepts missing names",
-)
+HINTS = {
+    **dict.fromkeys(
+        ("-f", "--force"),
+        "leave it out: rm asks only on a terminal, and -y answers yes; --allow-empty accepts missing names",
+    ),
+    "-a": "write --versions",
+    "-I": "write --files-from -",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -216,6 +216,29 @@ async fn a_new_configuration_keeps_or_closes_the_pool() {
     exit.until(|status| status.waiting == 0).await;
 }
 
+#[tokio::test]
+async fn a_ready_connection_is_held_to_the_listener_of_now() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let destination = listener.local_addr().unwrap();
+    let changes = [
+        json!({"listen": any(), "way": "hop", "clients": ["10.0.0.0/8"]}),
+        json!({"listen": any(), "way": "forward", "destination": "127.0.0.1:1"}),
+    ];
+    for changed in changes {
+        let fleet = Fleet::new();
+        let exit = Running::start(exit_config(any(), destination), Some(fleet.identity("proxy-1")));
+        let config = entry_config(destination, exit.address, &pooled());
+        let entry = Running::start(config, Some(fleet.identity("entry")));
+        flow(&listener, &entry).await;
+        entry.until(is_full).await;
+        let config = json!({"listeners": [changed], "identity": "unused", "allow": [destination.to_string()]});
+        exit.handle.replace(serde_json::from_value(config).unwrap(), None).unwrap();
+        let mut client = TcpStream::connect(entry.address).await.unwrap();
+        assert!(in_time(client.read(&mut [0])).await.is_err());
+        assert_eq!(hop(&entry.status(), "proxy-1").taken, 0);
+    }
+}
+
 /// An identity that can be renewed.
 #[derive(Debug)]
 struct Renewable(RwLock<Arc<dyn HopTls>>);

@@ -3,8 +3,8 @@
 use super::Bucket;
 use super::xml::{Listing, Next, parse_listing, parse_uploads};
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PendingUpload, Result, UploadId};
-use http::Method;
 use http::header::SERVER;
+use http::{HeaderMap, Method};
 use std::sync::atomic::Ordering;
 
 /// Most pages of unfinished uploads read for one key; more are an error.
@@ -15,6 +15,8 @@ const MARKER: char = 'm';
 /// Name of the server whose listings end early if they begin after a key in a directory `c` beside a directory `c.d`
 /// (version of February 2026). Its tokens work.
 const MINIO: &[u8] = b"MinIO";
+/// Header with the host that answered, which MinIO names by a SHA-256 in hexadecimal, AWS in Base64.
+const HOST_ID: &str = "x-amz-id-2";
 
 /// The start of a page.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,13 @@ enum From<'a> {
     Token(&'a str),
     /// After a key (version 1).
     Marker(&'a str),
+}
+
+/// Returns whether MinIO answered. A proxy before it, such as nginx, may have put its own name in place of MinIO's.
+fn is_of_minio(headers: &HeaderMap) -> bool {
+    let is_named = headers.get(SERVER).is_some_and(|server| server.as_bytes().starts_with(MINIO));
+    let is_sha256 = |id: &[u8]| id.len() == 64 && id.iter().all(u8::is_ascii_hexdigit);
+    is_named || headers.get(HOST_ID).is_some_and(|id| is_sha256(id.as_bytes()))
 }
 
 impl Bucket {
@@ -114,7 +123,7 @@ impl Bucket {
         }
         let call = self.call("list", Method::GET, "", &query);
         let (headers, body) = self.send_small(call.clone()).await?;
-        if headers.get(SERVER).is_some_and(|server| server.as_bytes().starts_with(MINIO)) {
+        if is_of_minio(&headers) {
             self.loses_keys_after_bound.store(true, Ordering::Relaxed);
         }
         let listing = parse_listing(&body).map_err(|error| self.late_refusal(&call, &body, error))?;

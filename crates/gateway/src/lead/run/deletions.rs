@@ -42,6 +42,11 @@ impl Finisher {
         Deletions { untried, directories_left }
     }
 
+    /// Keeps all sources of a `mv`.
+    pub(super) fn keep_sources(&mut self) {
+        self.source_deletions = None;
+    }
+
     /// Deletes the sources of a `mv`. `before`: objects that earlier deletions have left untried.
     ///
     /// # Errors

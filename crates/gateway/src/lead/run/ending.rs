@@ -13,6 +13,10 @@ use crate::lead::survey::{SurveyEnd, SurveyError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary, ToDelete};
 
+/// A second move, or a resumed one, would find only the other object and write it over the copy.
+const FLAT_TWINS_NOTICE: &str = "no source is deleted, because several objects have one name without their directories \
+    (--flatten): leave all but one out with --exclude, and move the others under other names";
+
 /// How the job ends, with the message for the summary.
 struct Ending {
     outcome: Outcome,
@@ -116,6 +120,10 @@ impl Run {
         let (copied, may_delete) = self.may_delete(&end, copied);
         if !may_delete {
             return copied;
+        }
+        if end.has_flat_twins && self.context.job.delete_source {
+            self.finisher.keep_sources();
+            self.context.notice(FLAT_TWINS_NOTICE.to_owned());
         }
         let to_delete = copied.to_delete;
         Ending { to_delete, ..self.delete(end.extraneous, copied, stop).await }

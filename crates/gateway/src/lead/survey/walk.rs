@@ -48,6 +48,7 @@ struct Walk {
     names: Arc<Names>,
     /// Hashes of the names that `flatten` has given.
     flat_names: Mutex<HashSet<[u8; 16]>>,
+    has_flat_twins: AtomicBool,
     source_tags: Tags,
     target_tags: Vec<Tags>,
 }
@@ -116,6 +117,7 @@ impl Walk {
             still_there: Mutex::new(vec![DoneTotals::default(); survey.targets.len()]),
             names: Arc::default(),
             flat_names: Mutex::default(),
+            has_flat_twins: AtomicBool::new(false),
             source_tags: Tags::default(),
             target_tags: survey.targets.iter().map(|_| Tags::default()).collect(),
             survey,
@@ -151,6 +153,7 @@ impl Walk {
             bytes: self.bytes.into_inner(),
             refused: self.refused.into_inner(),
             listed_to_the_end: self.saw_all.into_inner(),
+            has_flat_twins: self.has_flat_twins.into_inner(),
             target_objects: self.target_objects.into_iter().map(AtomicU64::into_inner).collect(),
             extraneous: self.extraneous.map(|backlog| backlog.knowing(self.names)),
         };
@@ -468,7 +471,9 @@ impl Walk {
         if names.len() == LIST_NAMES_MAX {
             return Err(SurveyError::TooManyFlat);
         }
-        Ok(!names.insert(hash))
+        let is_taken = !names.insert(hash);
+        self.has_flat_twins.fetch_or(is_taken, Ordering::Relaxed);
+        Ok(is_taken)
     }
 
     fn is_open(&self, target: usize) -> bool {
