@@ -284,7 +284,7 @@ class Running:
             for raw in stream:
                 line = raw.decode()
                 events = parse_events(line)
-                record_output("\n".join(f"note: {one['message']}" for one in events if one["event"] == "notice"))
+                record_output("\n".join(f"note: {one['message']}" for one in events if one.get("event") == "notice"))
                 with self._changed:
                     self._lines.append(line)
                     self.events.extend(events)

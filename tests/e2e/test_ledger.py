@@ -139,7 +139,7 @@ def test_machines_that_do_not_become_ready_end_at_the_ceiling(command: Command, 
     with pytest.raises(CeilingReached, match="no machines were started"):
         control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), dear)
     (job,) = control.jobs()  # Only the first has cost anything.
-    assert job.state == "interrupted"
+    assert job.state == "failed"
     assert launch.ceiling_usd is not None and job.progress.cost_usd > 0.9 * launch.ceiling_usd
     with pytest.raises(CeilingReached, match="is not resumed"):
         control.resume(job.id)
@@ -162,7 +162,7 @@ def test_the_cost_of_machines_that_never_became_ready_is_kept_and_counts_when_th
         control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch)
     (job,) = control.jobs()
     first_usd = job.progress.cost_usd
-    assert job.state == "interrupted" and first_usd > 0
+    assert job.state == "failed" and first_usd > 0
     mended = JobControl(state_dir=str(command.state), gateway=binary)
     assert mended.resume(job.id).wait().summary.progress.cost_usd > first_usd
     assert (tmp_path / "copy" / "large").read_bytes() == (tmp_path / "source" / "large").read_bytes()

@@ -52,7 +52,7 @@ def test_check_of_a_file_explains_that_it_compares_directories(command: Command,
 
 
 def test_cat_of_a_directory_reports_a_directory(command: Command, tree: Path) -> None:
-    assert "it is a directory, not a file" in command.run("cat", tree / "d").expect(3).stderr
+    assert "is a directory, not an object" in command.run("cat", tree / "d").expect(3).stderr
 
 
 def test_a_server_without_tls_is_reported_at_once(command: Command, s3: S3Place, tree: Path) -> None:
