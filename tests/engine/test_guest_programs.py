@@ -25,7 +25,7 @@ from tradewind.model.document import to_document
 from tradewind.model.guest import GUEST, Guest
 from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Selection, Target
 from tradewind.model.plan import Deployment, GatewayAddress
-from tradewind.model.program import PrefixScope
+from tradewind.model.program import GatewayLimits, PrefixScope
 from tradewind.model.store import StoreSpec
 
 OWNER = "192.0.2.7:4000"
@@ -80,6 +80,15 @@ def test_a_destination_writes_below_what_its_user_named() -> None:
     assert program["sinks"] == [to_document(StoreSpec("file:///home/ann/got"))]
     assert program["writes"] == [{"kind": "prefix", "prefix": ""}]
     assert program.get("lead") is None and program.get("source") is None
+
+
+@pytest.mark.parametrize("place", [FOLDER, INTO])
+def test_a_service_cannot_ask_for_more_memory_than_the_default(place: GuestPlace) -> None:
+    document = proposed(place)
+    own = to_document(GatewayLimits())
+    for name in ("memory_bytes", "dedup_window_bytes"):
+        document["limits"][name] = 8 << 30
+    assert {name: made(document, place)["limits"][name] for name in document["limits"]} == own
 
 
 def change(*names: str | int, to: Any) -> Callable[[dict[str, Any]], None]:

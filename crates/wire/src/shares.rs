@@ -416,6 +416,11 @@ impl Shares {
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
     }
 
+    /// Returns whether anything limits what the job may send or spend.
+    pub fn has_ceiling(&self) -> bool {
+        self.ceiling_usd_per_gb.is_some() || self.ceiling_usd.is_some() || self.ceiling_bytes.is_some()
+    }
+
     /// Returns the most that all bytes listed so far may cost under the lower of both ceilings; `None` without a
     /// ceiling.
     pub fn most_usd(&self) -> Option<f64> {

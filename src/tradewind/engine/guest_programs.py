@@ -80,11 +80,21 @@ def guest_program(proposed: Any, place: GuestPlace, owner: str, *, state_dir: st
         wanted.hops,
         wanted.dials,
         seal_key_hex=wanted.seal_key_hex,
-        limits=replace(wanted.limits, memory_bytes=min(wanted.limits.memory_bytes, GatewayLimits().memory_bytes)),
+        limits=_within_own_memory(wanted.limits),
     )
     if place.side == "destination":
         return _sink(wanted, own, place)
     return _source(wanted, own, place, state_dir, is_begun=is_begun)
+
+
+def _within_own_memory(wanted: GatewayLimits) -> GatewayLimits:
+    """Return the proposed limits with no more memory than a gateway uses by default."""
+    own = GatewayLimits()
+    return replace(
+        wanted,
+        memory_bytes=min(wanted.memory_bytes, own.memory_bytes),
+        dedup_window_bytes=min(wanted.dedup_window_bytes, own.dedup_window_bytes),
+    )
 
 
 def _source(wanted: Program, own: Program, place: GuestPlace, state_dir: str, *, is_begun: bool) -> Program:

@@ -169,7 +169,7 @@ impl Coded {
             _ => {
                 let (recipe, new) = split(data, recipe_bytes as usize);
                 let recipe = parse_recipe(&recipe).ok_or_else(|| corrupt("its recipe does not parse"))?;
-                let new = owned(new, codec);
+                let new = owned(new);
                 // Before anything is hashed.
                 if restored_bytes(&recipe) != new.len() as u64 + referenced_bytes {
                     return Err(corrupt("its recipe gives another length"));
@@ -186,11 +186,11 @@ impl Coded {
     }
 }
 
-/// Returns new bytes in memory of their own. Those of a raw body are in the buffers of a connection, which also have
-/// other bytes.
-fn owned(new: Vec<Bytes>, codec: Codec) -> Bytes {
-    match (codec, &new[..]) {
-        (Codec::Raw, [only]) => Bytes::copy_from_slice(only),
+/// Returns new bytes in memory of their own: they are in the buffers of a connection, or in a decompressed body, which
+/// also have other bytes.
+fn owned(new: Vec<Bytes>) -> Bytes {
+    match &new[..] {
+        [only] => Bytes::copy_from_slice(only),
         _ => contiguous(&new),
     }
 }
@@ -328,6 +328,15 @@ mod tests {
         .collect();
         for choice in [CodecChoice::Auto, CodecChoice::Lz4, CodecChoice::Zstd(1), CodecChoice::Zstd(9)] {
             assert_eq!(encoded(&noise, choice), (Codec::Raw, 0), "{choice}");
+        }
+    }
+
+    #[test]
+    fn what_a_window_keeps_has_memory_of_its_own() {
+        let whole = Bytes::from(words(3_000));
+        for pieces in [vec![whole.slice(5_000..)], vec![whole.slice(5_000..6_000), whole.slice(7_000..)]] {
+            let kept = owned(pieces.clone());
+            assert!(kept == pieces.concat() && !whole.as_ptr_range().contains(&kept.as_ptr()));
         }
     }
 

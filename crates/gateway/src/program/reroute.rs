@@ -160,6 +160,7 @@ impl Node {
         }
         if let Some(source) = &self.source {
             source.downstream.extend(downstream_by_route(program, &hops, self.sink.as_ref())?);
+            source.known.retain_routes(|route| program.routes.iter().any(|spec| spec.id == route.0));
         }
         let (Some(lead), Some(job)) = (&self.lead, &program.lead) else { return Ok(()) };
         let change = Rerouted {

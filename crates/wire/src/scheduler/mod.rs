@@ -151,18 +151,11 @@ pub struct Scheduler {
     /// Requests in flight whose answers count for nothing but their routes.
     superseded: usize,
     rescue: Rescue,
-    /// Most whole objects that wait.
-    waiting_max: usize,
 }
 
 impl Scheduler {
     /// Returns a scheduler without work.
     pub fn new(config: Config) -> Self {
-        // Under a ceiling, the bytes of all objects that are listed decide what may be spent, so none may be held back.
-        let has_ceiling =
-            config.ceiling_usd_per_gb.is_some() || config.ceiling_usd.is_some() || config.ceiling_bytes.is_some();
-        let waiting_max =
-            if has_ceiling { OBJECTS_MAX } else { config.bundle_objects_max.saturating_mul(BUNDLES_WAITING_MAX) };
         Self {
             shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
                 .within(config.ceiling_usd)
@@ -185,7 +178,6 @@ impl Scheduler {
             draining: false,
             superseded: 0,
             rescue: Rescue::default(),
-            waiting_max,
         }
     }
 
@@ -213,7 +205,16 @@ impl Scheduler {
 
     /// Returns whether another object may be added. The caller stops reading its list while this is false.
     pub fn wants_more(&self) -> bool {
-        !self.draining && self.objects.len() < OBJECTS_MAX && self.ready.waiting() < self.waiting_max
+        !self.draining && self.objects.len() < OBJECTS_MAX && self.ready.waiting() < self.waiting_max()
+    }
+
+    /// Most whole objects that wait. Under a ceiling, the bytes of all objects that are listed decide what may be spent, so
+    /// none are held back.
+    fn waiting_max(&self) -> usize {
+        match self.shares.has_ceiling() {
+            true => OBJECTS_MAX,
+            false => self.config.bundle_objects_max.saturating_mul(BUNDLES_WAITING_MAX),
+        }
     }
 
     /// Adds an object. The scheduler must not hold an object of this id already.

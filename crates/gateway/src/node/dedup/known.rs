@@ -11,6 +11,9 @@ use tradewind_wire::frame::SEALER_ID_BYTES;
 
 /// A window counts as this fraction smaller than it is: bodies of other sources, and those that overtake, fill it too.
 const MARGIN_DIVISOR: u64 = 8;
+/// Most pieces of one sink that a source remembers, whatever the sink says of its window: those of 64 GiB at the average
+/// length, in some 130 MiB.
+pub(super) const PIECES_MAX: usize = 1 << 20;
 
 /// The sealer id of a sink process, which its answers name and authenticate. A sink that was started again has another.
 type SinkId = [u8; SEALER_ID_BYTES];
@@ -27,7 +30,7 @@ pub struct Place {
 }
 
 /// The pieces that each sink has confirmed. Memory: one entry for each piece of at least
-/// [`REFERENCED_BYTES_MIN`](super::REFERENCED_BYTES_MIN) in a window.
+/// [`REFERENCED_BYTES_MIN`](super::REFERENCED_BYTES_MIN) in a window, [`PIECES_MAX`] for each sink.
 #[derive(Debug, Default)]
 pub struct Known {
     state: Mutex<State>,
@@ -76,6 +79,19 @@ impl Known {
         Sent { known: self.clone(), route, sink, body, new_bytes, new_pieces }
     }
 
+    /// Forgets the sinks of all routes but these.
+    pub fn retain_routes(&self, is_used: impl Fn(RouteId) -> bool) {
+        let mut state = self.state();
+        state.by_route.retain(|route, _| is_used(*route));
+        state.forget_unused_sinks();
+    }
+
+    /// Returns how many pieces are remembered.
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> usize {
+        self.state().by_sink.values().map(|pieces| pieces.order.len()).sum()
+    }
+
     /// Returns the bytes for which references were sent.
     pub fn referenced_bytes(&self) -> u64 {
         self.referenced_bytes.load(Ordering::Relaxed)
@@ -83,6 +99,13 @@ impl Known {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget_unused_sinks(&mut self) {
+        let by_route = &self.by_route;
+        self.by_sink.retain(|sink, _| by_route.values().any(|used| used == sink));
     }
 }
 
@@ -113,8 +136,7 @@ impl Sent {
     pub fn answered(&self, sink: SinkId, window: WindowState) {
         let mut state = self.known.state();
         if state.by_route.insert(self.route, sink) != Some(sink) {
-            let State { by_route, by_sink } = &mut *state;
-            by_sink.retain(|sink, _| by_route.values().any(|used| used == sink));
+            state.forget_unused_sinks();
         }
         let pieces = state.by_sink.entry(sink).or_insert_with(|| Pieces::new(window));
         pieces.advance(window);
@@ -141,13 +163,17 @@ impl Pieces {
     /// Takes a newer state of the window, and forgets what has left it. Answers may overtake each other.
     fn advance(&mut self, window: WindowState) {
         self.window.total_bytes = self.window.total_bytes.max(window.total_bytes);
-        while let Some((start_bytes, hash)) = self.order.front().copied()
-            && !self.window.keeps(start_bytes, 0)
+        while let Some((start_bytes, _)) = self.order.front()
+            && !self.window.keeps(*start_bytes, 0)
         {
-            self.order.pop_front();
-            if self.places.get(&hash).is_some_and(|place| place.start_bytes == start_bytes) {
-                self.places.remove(&hash);
-            }
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((start_bytes, hash)) = self.order.pop_front() else { return };
+        if self.places.get(&hash).is_some_and(|place| place.start_bytes == start_bytes) {
+            self.places.remove(&hash);
         }
     }
 
@@ -158,6 +184,9 @@ impl Pieces {
             if newer {
                 self.places.insert(hash, Place { body, at: piece.at, start_bytes });
                 self.order.push_back((start_bytes, hash));
+            }
+            if self.order.len() > PIECES_MAX {
+                self.forget_oldest();
             }
         }
     }

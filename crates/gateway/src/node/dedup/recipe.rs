@@ -107,7 +107,8 @@ pub fn restored_bytes(recipe: &[Step]) -> u64 {
     recipe.iter().map(|step| u64::from(step.bytes())).sum()
 }
 
-/// Puts together the object bytes of the body `id` from its new bytes and those in `window`.
+/// Puts together the object bytes of the body `id` from its new bytes and those in `window`. Bytes of the window are copied,
+/// so that the result uses no more memory than its length, whatever leaves the window meanwhile.
 ///
 /// # Errors
 /// `Unavailable` if the window does not hold a referenced body. `Corrupt` if the recipe does not fit the body, or a piece
@@ -123,7 +124,8 @@ pub fn restore(recipe: &[Step], new: &Bytes, id: SealId, window: &Window) -> Res
                 next = end;
             }
             Step::Reference { body, at, bytes, hash } => {
-                let kept = match *body == id.count {
+                let is_own = *body == id.count;
+                let kept = match is_own {
                     true => new.clone(),
                     false => window.find(SealId { count: *body, ..id }).ok_or_else(gone)?,
                 };
@@ -131,7 +133,7 @@ pub fn restore(recipe: &[Step], new: &Bytes, id: SealId, window: &Window) -> Res
                 if blake3::hash(&piece).as_bytes() != hash {
                     return Err(Failure::mismatch("a piece that a chunk refers to has other bytes"));
                 }
-                restored.push(piece);
+                restored.push(if is_own { piece } else { Bytes::copy_from_slice(&piece) });
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Source and sink together, without a network: what is restored is what was sent, whatever has left the window.
 
 use super::cutting::Piece;
-use super::known::{Known, Sent};
+use super::known::{Contents, Known, PIECES_MAX, Sent};
 use super::recipe::{Step, is_gone, restore};
-use super::window::Window;
+use super::window::{Window, WindowState};
 use crate::node::parcel::{Coded, Parcel};
 use crate::node::work::{Failure, Manifest, PartPlace};
 use bytes::Bytes;
@@ -168,6 +168,43 @@ fn a_piece_with_other_bytes_is_never_used() {
     assert_eq!(fault(&[Step::New { bytes: 3 }, reference(5, 0, 10, &[7; 10])]), Some(Fault::Unavailable));
     assert_eq!(fault(&[Step::New { bytes: 2 }]), Some(Fault::Corrupt), "a byte is left over");
     assert_eq!(fault(&[Step::New { bytes: 4 }]), Some(Fault::Corrupt), "a byte is missing");
+}
+
+#[test]
+fn a_restored_body_keeps_nothing_alive_that_left_the_window() {
+    let (data, mut ends) = (noise(7, 200_000), Ends::new(8 << 20, None));
+    let flight = ends.send(&data);
+    let id = flight.coded.head.seal;
+    ends.arrive(flight).unwrap();
+    let kept = ends.window.find(id).unwrap();
+    let flight = ends.send(&[&noise(8, 50_000), &data[..]].concat());
+    assert!(flight.coded.deduplicated_bytes() > 0);
+    let (got, _) = flight.coded.decode(None, &ends.window).unwrap();
+    assert!(got.data.segments().iter().all(|piece| !kept.as_ptr_range().contains(&piece.as_ptr())));
+}
+
+#[test]
+fn a_source_remembers_a_limited_number_of_pieces_whatever_a_sink_says() {
+    let known = Arc::<Known>::default();
+    let new_pieces = |body: u64| -> Vec<Piece> {
+        let piece = |number: u64| {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&((body << 20) | number).to_le_bytes());
+            Piece { at: 0, bytes: 4096, hash: Some(hash) }
+        };
+        (0..1 << 18).map(piece).collect()
+    };
+    for body in 0..6 {
+        let sent = known.sending(ROUTE, body, Contents { new_pieces: new_pieces(body), ..Contents::default() });
+        let window = WindowState { start_bytes: Some(u64::MAX - body), total_bytes: 0, bytes_max: u64::MAX };
+        sent.answered([1; 16], window);
+        assert!(known.pieces() <= PIECES_MAX);
+    }
+    assert_eq!(known.pieces(), PIECES_MAX);
+    known.retain_routes(|route| route == ROUTE);
+    assert_eq!(known.pieces(), PIECES_MAX);
+    known.retain_routes(|route| route != ROUTE);
+    assert_eq!(known.pieces(), 0, "the route is gone, and so is its sink");
 }
 
 /// What happens next in a run.

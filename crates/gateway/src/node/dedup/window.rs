@@ -1,5 +1,6 @@
 //! The last new bytes that a sink has received, in memory only.
 
+use super::REFERENCED_BYTES_MIN;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -54,11 +55,11 @@ impl Window {
         self.kept().bodies.get(&id).cloned()
     }
 
-    /// Keeps the new bytes of a body. Returns where they begin in the stream; `None` if there are none, or more than the
-    /// window may hold, or if this body is kept already.
+    /// Keeps the new bytes of a body. Returns where they begin in the stream; `None` if they are too few to be referred to,
+    /// or more than the window may hold, or if this body is kept already.
     pub fn keep(&self, id: SealId, new: Bytes) -> Option<u64> {
         let (mut kept, bytes) = (self.kept(), new.len() as u64);
-        if bytes == 0 || bytes > self.bytes_max || kept.bodies.contains_key(&id) {
+        if new.len() < REFERENCED_BYTES_MIN || bytes > self.bytes_max || kept.bodies.contains_key(&id) {
             return None;
         }
         let start = kept.total_bytes;
@@ -107,25 +108,26 @@ mod tests {
 
     #[test]
     fn the_oldest_bodies_are_dropped_and_the_state_says_which() {
-        let window = Window::new(100);
+        let (window, bytes) = (Window::new(20_000), 6_000);
         for count in 0..20 {
-            let start = window.keep(id(count), Bytes::from(vec![count as u8; 30])).unwrap();
-            assert_eq!(start, 30 * count);
-            assert!(window.usage().unwrap().0 <= 100);
+            let start = window.keep(id(count), Bytes::from(vec![count as u8; bytes as usize])).unwrap();
+            assert_eq!(start, bytes * count);
+            assert!(window.usage().unwrap().0 <= 20_000);
             let state = window.state(Some(start));
             for earlier in 0..=count {
-                assert_eq!(window.find(id(earlier)).is_some(), state.keeps(30 * earlier, 0), "{earlier} of {count}");
+                assert_eq!(window.find(id(earlier)).is_some(), state.keeps(bytes * earlier, 0), "{earlier} of {count}");
             }
         }
     }
 
     #[test]
     fn what_does_not_fit_or_is_kept_already_is_not_kept() {
-        let window = Window::new(100);
-        assert_eq!(window.keep(id(0), Bytes::from(vec![0; 101])), None);
+        let window = Window::new(5_000);
+        assert_eq!(window.keep(id(0), Bytes::from(vec![0; 5_001])), None);
         assert_eq!(window.keep(id(1), Bytes::new()), None);
-        assert_eq!(window.keep(id(2), Bytes::from(vec![0; 100])), Some(0));
-        assert_eq!(window.keep(id(2), Bytes::from(vec![1; 100])), None);
-        assert_eq!(window.find(id(2)), Some(Bytes::from(vec![0; 100])));
+        assert_eq!(window.keep(id(1), Bytes::from(vec![0; REFERENCED_BYTES_MIN - 1])), None, "nothing can refer to it");
+        assert_eq!(window.keep(id(2), Bytes::from(vec![0; 5_000])), Some(0));
+        assert_eq!(window.keep(id(2), Bytes::from(vec![1; 5_000])), None);
+        assert_eq!(window.find(id(2)), Some(Bytes::from(vec![0; 5_000])));
     }
 }

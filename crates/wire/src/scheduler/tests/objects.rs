@@ -221,6 +221,26 @@ fn no_more_uploads_are_open_than_the_limit() {
 }
 
 #[test]
+fn objects_wait_in_some_bundles_and_all_of_them_under_a_ceiling() {
+    let filled = |mut scheduler: Scheduler, ceiling: Option<f64>| {
+        let routes = config(1).routes;
+        scheduler.change_routes(&routes, ceiling, None);
+        let added = (0..).take_while(|id| {
+            let wants_more = scheduler.wants_more();
+            if wants_more {
+                scheduler.add(ObjectId(*id), whole(1));
+            }
+            wants_more
+        });
+        added.count()
+    };
+    let scheduler = |bundle_objects_max| Scheduler::new(Config { bundle_objects_max, ..config(1) });
+    assert_eq!(filled(scheduler(10), None), 10 * BUNDLES_WAITING_MAX);
+    assert_eq!(filled(scheduler(10), Some(0.1)), OBJECTS_MAX, "a ceiling that comes with other routes counts too");
+    assert_eq!(filled(scheduler(usize::MAX), None), OBJECTS_MAX);
+}
+
+#[test]
 fn a_poll_of_a_full_lead_does_not_scan_every_object() {
     let mut config = config(2);
     config.bundle_objects_max = OBJECTS_MAX;
