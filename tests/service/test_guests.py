@@ -109,6 +109,23 @@ def test_a_folder_is_sent_and_received_by_a_host_that_joins(server: Server, sent
     assert str(sent) not in server.log
 
 
+@pytest.mark.parametrize("verb", ["send", "receive"])
+def test_a_host_does_not_send_what_the_other_end_has(server: Server, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "twice").write_bytes(2 * os.urandom(4_000_000))
+    place = server.data / "dublin" / "default" / f"doubled-{verb}"
+    if verb == "receive":
+        shutil.copytree(tmp_path / "sent", place)
+    words = (tmp_path / "sent", place.name) if verb == "send" else (place.name, tmp_path / "received")
+    named = [f"dublin:{word}" if isinstance(word, str) else str(word) for word in words]
+    done = tradewind(server, tmp_path, verb, "--dedup", "on", *named)
+    assert done.returncode == 0, done.stderr
+    assert contents(place if verb == "send" else tmp_path / "received") == contents(tmp_path / "sent")
+    with server.client() as client:
+        saved = client.get(f"/v1/jobs/{done.stderr.split()[1]}").json()["deduplication"]
+    assert saved["carried_bytes"] == 8_000_000 and saved["ratio"] < 0.6
+
+
 @pytest.mark.slow
 def test_a_single_file_is_sent_and_received(server: Server, sent: Path, tmp_path: Path) -> None:
     name = "a name with * and ?"
