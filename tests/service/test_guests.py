@@ -300,6 +300,40 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
         assert admin.post(f"/v1/jobs/{job_id}/guest/exchange", json=late_report).status_code == 410
 
 
+PROGRESS = {"event": "progress", "elapsed_s": 1.0, "cost_usd": 0.0}
+FORGED = [
+    "[" * 60_000,
+    '{"event": "run_started", "at_unix_ms": 0}',
+    '{"event": "run_ended", "outcome": "done", "at_unix_ms": 0}',
+    '{"event": "done", "outcome": "as planned"}',
+    *(json.dumps({**PROGRESS, **said}) for said in ({"bytes_done": -1}, {"bytes_done": 10**400})),
+    *(json.dumps({**PROGRESS, "bytes_per_s": rate}) for rate in (float("inf"), -1.0)),
+    json.dumps({**PROGRESS, "hops": [{"name": "a", "saved_bytes": -(10**9)}]}),
+    json.dumps({"event": "done", "outcome": "done", "proofs": {"length": -1}}),
+]
+
+
+def test_a_guest_says_only_what_a_lead_says(server: Server) -> None:
+    """Forged events would change charges and times of runs, or stop the scheduler for all tenants."""
+    with server.client() as client:
+        job_id = submitted(client, source="guest://x", destination=str(server.data / "dublin" / "default" / "forged"))
+        report = {"session": claimed(client, job_id)["session"]}
+        for line in FORGED:
+            answer = client.post(f"/v1/jobs/{job_id}/guest/exchange", json={**report, "events": [line]})
+            assert answer.status_code == 422, (line[:100], answer.text)
+        last = {"event": "done", "outcome": "failed", "message": "\x00\x1b[2Jlost", "secret": "of the engine"}
+        answer = client.post(f"/v1/jobs/{job_id}/guest/exchange", json={**report, "events": [json.dumps(last)]})
+        assert answer.status_code == 200 and answer.json()["events"] == 1
+        failure = {**report, "failure": "\x00\x1b[2Jits host is gone"}
+        assert client.post(f"/v1/jobs/{job_id}/guest/exchange", json=failure).status_code == 410
+        deadline_s = time.monotonic() + WAIT_S
+        while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        assert "[2Jits host is gone" in job["error"] and job["error"].isprintable()
+        assert client.get("/healthz").json()["status"] == "ok"
+
+
 def wait_for_control(path: Path) -> None:
     deadline_s = time.monotonic() + WAIT_S
     while not path.exists():
