@@ -127,6 +127,19 @@ def test_a_host_does_not_send_what_the_other_end_has(server: Server, tmp_path: P
 
 
 @pytest.mark.slow
+def test_objects_with_long_names_may_fail(server: Server, tmp_path: Path) -> None:
+    """What failed is reported in more than one request: the body of each is bounded."""
+    below, place = Path(*6 * ["ä" * 120]), server.data / "dublin" / "default" / "long"
+    (tmp_path / "sent" / below).mkdir(parents=True)
+    for number in range(300):
+        name = f"{number:03d}{'ä' * 110}"
+        (tmp_path / "sent" / below / name).write_bytes(b"x")
+        (place / below / name).mkdir(parents=True)
+    done = tradewind(server, tmp_path, "send", str(tmp_path / "sent"), "dublin:long")
+    assert done.returncode == 1 and "300 of 300 objects failed" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
 def test_a_single_file_is_sent_and_received(server: Server, sent: Path, tmp_path: Path) -> None:
     name = "a name with * and ?"
     assert tradewind(server, tmp_path, "send", str(sent / name), "dublin:models/one.bin").returncode == 0

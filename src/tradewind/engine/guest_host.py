@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,8 +44,9 @@ JOIN_S = 45.0
 JOIN_POLL_S, JOIN_POLL_S_MAX = 0.2, 2.0
 #: Maximum interval between two reports, before and after the gateway has joined. New events are sent at once.
 REPORT_S, JOINED_REPORT_S = 1.0, 0.3
-#: Maximum number of events in one report, and of events that wait; beyond it the gateway keeps them.
-EVENTS_AT_ONCE, EVENTS_WAITING_MAX = 200, 2_000
+#: Maximum number and length of the events in one report, and number of those that wait; beyond it the gateway keeps
+#: them. The service accepts a report of 1 MiB.
+EVENTS_AT_ONCE, EVENTS_BYTES, EVENTS_WAITING_MAX = 200, 512 << 10, 2_000
 #: Path of the request by which a gateway's certificate is renewed.
 IDENTITY = "/v1/identity"
 
@@ -226,13 +227,12 @@ class _GuestRun:
         self._is_news.clear()
 
     def _report(self) -> dict[str, Any]:
-        events = list(self._events)[:EVENTS_AT_ONCE]
         return {
             "session": self._session,
             "version": self._version,
             "answers": self._answers,
             "first": self._taken,
-            "events": events,
+            "events": _first_events(list(self._events)),
             "failure": self._failure,
             "waits": self._version is not None and not self._has_program,
         }
@@ -285,3 +285,15 @@ class _GuestRun:
                 self._room.acquire()
                 self._events.append(line.decode(errors="replace").rstrip("\n"))
                 self._is_news.set()
+
+
+def _first_events(waiting: Sequence[str]) -> list[str]:
+    """Return the events for one report: with long names of objects, fewer fit. There is one at least."""
+    found: list[str] = []
+    left_bytes = EVENTS_BYTES
+    for line in waiting[:EVENTS_AT_ONCE]:
+        left_bytes -= len(json.dumps(line))
+        if left_bytes < 0 and found:
+            break
+        found.append(line)
+    return found
