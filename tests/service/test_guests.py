@@ -313,6 +313,22 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
         assert admin.post(f"/v1/jobs/{job_id}/guest/exchange", json=late_report).status_code == 410
 
 
+def test_hosts_receive_at_the_same_time(server: Server) -> None:
+    """A host that stays away must not hold up those of other tenants."""
+    (server.data / "shown").write_bytes(b"x")
+    place = str(server.data / "shown")
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "late"})
+        token = admin.post("/v1/tokens", json={"tenant": "late", "role": "operator"}).json()["token"]
+        with server.client(token) as late:
+            away = submitted(late, source=place, destination="guest://shown")
+            there = submitted(admin, source=place, destination="guest://shown")
+            assert claimed(admin, there)["join"]["name"] == "guest"
+            assert late.get(f"/v1/jobs/{away}").json()["state"] == "running"
+            late.post(f"/v1/jobs/{away}/cancel")
+        admin.post(f"/v1/jobs/{there}/cancel")
+
+
 PROGRESS = {"event": "progress", "elapsed_s": 1.0, "cost_usd": 0.0}
 FORGED = [
     "[" * 60_000,
