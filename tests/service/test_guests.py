@@ -205,6 +205,31 @@ def test_ctrl_c_pauses_the_job_and_the_same_command_resumes_it(server: Server, t
 
 
 @pytest.mark.slow
+def test_ctrl_c_pauses_a_job_that_waits(server: Server, sent: Path, tmp_path: Path) -> None:
+    with server.client() as client:
+        limit = {"kind": "tenant", "name": "default", "active": 0}
+        assert client.put("/v1/limits", json={"limits": [limit]}).status_code == 200
+        waiting, job_id = begin(server, tmp_path, "send", str(sent), "dublin:later")
+        assert waiting.stderr is not None and waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        waiting.communicate(timeout=WAIT_S)
+        assert waiting.returncode == 130
+        assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "paused"
+        assert client.put("/v1/limits", json={"limits": []}).status_code == 200
+    done = tradewind(server, tmp_path, "send", str(sent), "dublin:later")
+    assert done.returncode == 0 and f"job {job_id}" in done.stderr, done.stderr
+
+
+def test_a_place_that_cannot_be_written_fails_at_once(server: Server, sent: Path, tmp_path: Path) -> None:
+    shutil.copytree(sent, server.data / "dublin" / "default" / "shown")
+    with server.client() as client:
+        jobs = len(client.get("/v1/jobs").json()["jobs"])
+        done = tradewind(server, tmp_path, "receive", "dublin:shown", str(sent / "one"))
+        assert done.returncode == 1 and f"{sent / 'one'}: File exists" in done.stderr, done.stderr
+        assert len(client.get("/v1/jobs").json()["jobs"]) == jobs
+
+
+@pytest.mark.slow
 def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(32 << 20))
