@@ -23,6 +23,7 @@ from tests.service.server import WAIT_S, Server, until
 from tradewind.cli.main import main
 from tradewind.engine import guest_programs
 from tradewind.errors import GatewayLost
+from tradewind.fleet.guests import GuestDesk, leave_guests
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
@@ -365,6 +366,19 @@ FORGED = [
     json.dumps({**PROGRESS, "hops": [{"name": "a", "saved_bytes": -(10**9)}]}),
     json.dumps({"event": "done", "outcome": "done", "proofs": {"length": -1}}),
 ]
+
+
+def test_a_server_that_stops_does_not_wait_for_its_guests(tmp_path: Path) -> None:
+    """Its API is closed by then, so that no client hears of the drain."""
+    desk = GuestDesk("g-1", Join("fleet", "guest", JoinToken("0" * 64, 0), "", "127.0.0.1:1"), tmp_path)
+    try:
+        desk.claim()
+        leave_guests()
+        assert desk.ending() is None  # The engine asks for a drain first: it would restart a lead that has ended.
+        assert desk.pass_on("drain", "POST", b"") is None
+        assert desk.ending() == "the service stops"
+    finally:
+        desk.close()
 
 
 def test_a_guest_says_only_what_a_lead_says(server: Server) -> None:
