@@ -82,6 +82,13 @@ def test_a_destination_writes_below_what_its_user_named() -> None:
     assert program.get("lead") is None and program.get("source") is None
 
 
+def test_a_proposal_takes_no_more_memory_than_usual() -> None:
+    document = proposed(INTO)
+    usual = dict(document["limits"])
+    document["limits"] |= {"memory_bytes": 1 << 40, "dedup_window_bytes": 64 << 30}
+    assert made(document, INTO)["limits"] == usual
+
+
 def change(*names: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
     def apply(document: Any) -> None:
         for name in names[:-1]:

@@ -80,11 +80,22 @@ def guest_program(proposed: Any, place: GuestPlace, owner: str, *, state_dir: st
         wanted.hops,
         wanted.dials,
         seal_key_hex=wanted.seal_key_hex,
-        limits=replace(wanted.limits, memory_bytes=min(wanted.limits.memory_bytes, GatewayLimits().memory_bytes)),
+        limits=_with_usual_memory(wanted.limits),
     )
     if place.side == "destination":
         return _sink(wanted, own, place)
     return _source(wanted, own, place, state_dir, is_begun=is_begun)
+
+
+def _with_usual_memory(limits: GatewayLimits) -> GatewayLimits:
+    """Return limits that take no more memory of this host than a gateway does by default."""
+    usual = GatewayLimits()
+    memory_bytes, window_bytes = limits.memory_bytes, limits.dedup_window_bytes
+    return replace(
+        limits,
+        memory_bytes=min(memory_bytes, usual.memory_bytes),
+        dedup_window_bytes=min(window_bytes, usual.dedup_window_bytes),
+    )
 
 
 def _source(wanted: Program, own: Program, place: GuestPlace, state_dir: str, *, is_begun: bool) -> Program:
