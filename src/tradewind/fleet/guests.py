@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 import threading
 import time
 from collections import deque
@@ -274,6 +275,11 @@ class GuestDesk:
 class _DeskServer(ThreadingMixIn, UnixStreamServer):
     daemon_threads = True
     desk: GuestDesk
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a connection that the engine has closed, as it does with the events of a run that is over."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 def _listen(path: Path, desk: GuestDesk) -> _DeskServer:

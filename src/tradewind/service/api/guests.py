@@ -155,7 +155,8 @@ async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: S
     answers = {answer.number: answer.model_dump(exclude={"number"}) for answer in body.answers}
     version = None if body.version is None else body.version.model_dump()
     try:
-        taken = desk.say(body.session, version, answers, body.first, events, body.failure)
+        # It writes the status of the job to a file.
+        taken = await asyncio.to_thread(desk.say, body.session, version, answers, body.first, events, body.failure)
         deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
         while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:
             await asyncio.sleep(LOOK_S)
