@@ -10,11 +10,17 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import insert, select
 
 from testbed.s3 import S3, S3Error
 from testbed.servers import InstallError, versitygw
 from testbed.servers import Server as Store
+from tests.service.local import new_database
 from tests.service.server import Server, until
+from tradewind.service.connections import ConnectionBook, proven_connections
+from tradewind.service.sealing import Sealer
+from tradewind.service.settings import ServiceSettings
+from tradewind.service.tables import connections, tenants
 
 #: Keys of the server itself. No job of a connection may use them.
 SERVER_KEYS = {"AWS_ACCESS_KEY_ID": "the-server", "AWS_SECRET_ACCESS_KEY": "the-servers-own-secret"}
@@ -132,6 +138,23 @@ def test_a_key_that_cannot_write_does_not_block_another_tenant(world: World) -> 
         admin.delete(f"/v1/bans/{ban}")
         until(rival, wrong, "failed")
         assert rival.delete("/v1/connections/bad").status_code == 204
+
+
+def test_what_a_guest_says_it_sent_proves_no_key(tmp_path: Path) -> None:
+    settings = ServiceSettings(state=tmp_path / "state")
+    database = new_database(tmp_path)
+    book = ConnectionBook(database, Sealer.of(settings), settings)
+    with database.write() as connection:
+        tenant = connection.execute(select(tenants.c.name)).scalar_one()
+        for name in ("said", "seen"):
+            row = {"tenant": tenant, "name": name, "place": "s3://bucket/", "sealed": "", "created_unix_ms": 0}
+            connection.execute(insert(connections).values(**row, replaced_unix_ms=0))
+    for name, side in (("said", "source"), ("seen", None)):
+        written = {"destination": ["s3://bucket/x"], "connections": {"source": None, "destination": [name]}}
+        book.note_written(tenant, written if side is None else {**written, "guest": {"side": side}})
+    with database.read() as connection:
+        assert proven_connections(connection, 0, [tenant]) == {(tenant, "seen")}
+    database.close()
 
 
 def test_a_wrong_key_fails_with_one_line_that_names_the_connection(world: World) -> None:

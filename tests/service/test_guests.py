@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.service.server import WAIT_S, Server, until
 from tradewind.cli.main import main
 from tradewind.engine import guest_programs
 from tradewind.errors import GatewayLost
+from tradewind.fleet.guests import GuestDesk, leave_guests
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
@@ -109,6 +111,36 @@ def test_a_folder_is_sent_and_received_by_a_host_that_joins(server: Server, sent
     assert str(sent) not in server.log
 
 
+@pytest.mark.parametrize("verb", ["send", "receive"])
+def test_a_host_does_not_send_what_the_other_end_has(server: Server, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "twice").write_bytes(2 * os.urandom(4_000_000))
+    place = server.data / "dublin" / "default" / f"doubled-{verb}"
+    if verb == "receive":
+        shutil.copytree(tmp_path / "sent", place)
+    words = (tmp_path / "sent", place.name) if verb == "send" else (place.name, tmp_path / "received")
+    named = [f"dublin:{word}" if isinstance(word, str) else str(word) for word in words]
+    done = tradewind(server, tmp_path, verb, "--dedup", "on", *named)
+    assert done.returncode == 0, done.stderr
+    assert contents(place if verb == "send" else tmp_path / "received") == contents(tmp_path / "sent")
+    with server.client() as client:
+        saved = client.get(f"/v1/jobs/{done.stderr.split()[1]}").json()["deduplication"]
+    assert saved["carried_bytes"] == 8_000_000 and saved["ratio"] < 0.6
+
+
+@pytest.mark.slow
+def test_objects_with_long_names_may_fail(server: Server, tmp_path: Path) -> None:
+    """What failed is reported in more than one request: the body of each is bounded."""
+    below, place = Path(*6 * ["ä" * 120]), server.data / "dublin" / "default" / "long"
+    (tmp_path / "sent" / below).mkdir(parents=True)
+    for number in range(300):
+        name = f"{number:03d}{'ä' * 110}"
+        (tmp_path / "sent" / below / name).write_bytes(b"x")
+        (place / below / name).mkdir(parents=True)
+    done = tradewind(server, tmp_path, "send", str(tmp_path / "sent"), "dublin:long")
+    assert done.returncode == 1 and "300 of 300 objects failed" in done.stderr, done.stderr
+
+
 @pytest.mark.slow
 def test_a_single_file_is_sent_and_received(server: Server, sent: Path, tmp_path: Path) -> None:
     name = "a name with * and ?"
@@ -172,6 +204,31 @@ def test_ctrl_c_pauses_the_job_and_the_same_command_resumes_it(server: Server, t
         assert done.returncode == 0, done.stderr
         assert client.get(f"/v1/jobs/{job_id}").json()["counts"]["bytes_earlier"] > 0
     assert (server.data / "dublin" / "default" / "paused").read_bytes() == large.read_bytes()
+
+
+@pytest.mark.slow
+def test_ctrl_c_pauses_a_job_that_waits(server: Server, sent: Path, tmp_path: Path) -> None:
+    with server.client() as client:
+        limit = {"kind": "tenant", "name": "default", "active": 0}
+        assert client.put("/v1/limits", json={"limits": [limit]}).status_code == 200
+        waiting, job_id = begin(server, tmp_path, "send", str(sent), "dublin:later")
+        assert waiting.stderr is not None and waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        waiting.communicate(timeout=WAIT_S)
+        assert waiting.returncode == 130
+        assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "paused"
+        assert client.put("/v1/limits", json={"limits": []}).status_code == 200
+    done = tradewind(server, tmp_path, "send", str(sent), "dublin:later")
+    assert done.returncode == 0 and f"job {job_id}" in done.stderr, done.stderr
+
+
+def test_a_place_that_cannot_be_written_fails_at_once(server: Server, sent: Path, tmp_path: Path) -> None:
+    shutil.copytree(sent, server.data / "dublin" / "default" / "shown")
+    with server.client() as client:
+        jobs = len(client.get("/v1/jobs").json()["jobs"])
+        done = tradewind(server, tmp_path, "receive", "dublin:shown", str(sent / "one"))
+        assert done.returncode == 1 and f"{sent / 'one'}: File exists" in done.stderr, done.stderr
+        assert len(client.get("/v1/jobs").json()["jobs"]) == jobs
 
 
 @pytest.mark.slow
@@ -281,6 +338,88 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
             late.kill()
         late_report = {"session": grant["session"]}
         assert admin.post(f"/v1/jobs/{job_id}/guest/exchange", json=late_report).status_code == 410
+
+
+def test_hosts_receive_at_the_same_time(server: Server) -> None:
+    """A host that stays away must not hold up those of other tenants."""
+    (server.data / "shown").write_bytes(b"x")
+    place = str(server.data / "shown")
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "late"})
+        token = admin.post("/v1/tokens", json={"tenant": "late", "role": "operator"}).json()["token"]
+        with server.client(token) as late:
+            away = submitted(late, source=place, destination="guest://shown")
+            there = submitted(admin, source=place, destination="guest://shown")
+            assert claimed(admin, there)["join"]["name"] == "guest"
+            assert late.get(f"/v1/jobs/{away}").json()["state"] == "running"
+            late.post(f"/v1/jobs/{away}/cancel")
+        admin.post(f"/v1/jobs/{there}/cancel")
+
+
+PROGRESS = {"event": "progress", "elapsed_s": 1.0, "cost_usd": 0.0}
+FORGED = [
+    "[" * 60_000,
+    '{"event": "run_started", "at_unix_ms": 0}',
+    '{"event": "run_ended", "outcome": "done", "at_unix_ms": 0}',
+    '{"event": "done", "outcome": "as planned"}',
+    *(json.dumps({**PROGRESS, **said}) for said in ({"bytes_done": -1}, {"bytes_done": 10**400})),
+    *(json.dumps({**PROGRESS, "bytes_per_s": rate}) for rate in (float("inf"), -1.0)),
+    json.dumps({**PROGRESS, "hops": [{"name": "a", "saved_bytes": -(10**9)}]}),
+    json.dumps({"event": "done", "outcome": "done", "proofs": {"length": -1}}),
+]
+
+
+def test_a_server_that_stops_does_not_wait_for_its_guests(tmp_path: Path) -> None:
+    """Its API is closed by then, so that no client hears of the drain."""
+    desk = GuestDesk("g-1", Join("fleet", "guest", JoinToken("0" * 64, 0), "", "127.0.0.1:1"), tmp_path)
+    try:
+        desk.claim()
+        leave_guests()
+        assert desk.ending() is None  # The engine asks for a drain first: it would restart a lead that has ended.
+        assert desk.pass_on("drain", "POST", b"") is None
+        assert desk.ending() == "the service stops"
+    finally:
+        desk.close()
+
+
+def test_a_desk_says_nothing_of_a_closed_connection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    desk = GuestDesk("g-2", Join("fleet", "guest", JoinToken("0" * 64, 0), "", "127.0.0.1:1"), tmp_path)
+    try:
+        session = desk.claim()
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.connect(str(tmp_path / "guest"))
+            engine.sendall(b"GET /v1/events HTTP/1.1\r\n\r\n")
+            assert engine.recv(100).startswith(b"HTTP/1.0 200")
+        line = b'{"event": "notice", "message": "x"}\n'
+        deadline_s = time.monotonic() + WAIT_S
+        while any(thread.name.endswith("(process_request_thread)") for thread in threading.enumerate()):
+            assert time.monotonic() < deadline_s
+            desk.say(session, None, {}, 0, [line] * 2_000, None)
+            time.sleep(0.02)
+    finally:
+        desk.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_guest_says_only_what_a_lead_says(server: Server) -> None:
+    """Forged events would change charges and times of runs, or stop the scheduler for all tenants."""
+    with server.client() as client:
+        job_id = submitted(client, source="guest://x", destination=str(server.data / "dublin" / "default" / "forged"))
+        report = {"session": claimed(client, job_id)["session"]}
+        for line in FORGED:
+            answer = client.post(f"/v1/jobs/{job_id}/guest/exchange", json={**report, "events": [line]})
+            assert answer.status_code == 422, (line[:100], answer.text)
+        last = {"event": "done", "outcome": "failed", "message": "\x00\x1b[2Jlost", "secret": "of the engine"}
+        answer = client.post(f"/v1/jobs/{job_id}/guest/exchange", json={**report, "events": [json.dumps(last)]})
+        assert answer.status_code == 200 and answer.json()["events"] == 1
+        failure = {**report, "failure": "\x00\x1b[2Jits host is gone"}
+        assert client.post(f"/v1/jobs/{job_id}/guest/exchange", json=failure).status_code == 410
+        deadline_s = time.monotonic() + WAIT_S
+        while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        assert "[2Jits host is gone" in job["error"] and job["error"].isprintable()
+        assert client.get("/healthz").json()["status"] == "ok"
 
 
 def wait_for_control(path: Path) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,8 +44,9 @@ JOIN_S = 45.0
 JOIN_POLL_S, JOIN_POLL_S_MAX = 0.2, 2.0
 #: Maximum interval between two reports, before and after the gateway has joined. New events are sent at once.
 REPORT_S, JOINED_REPORT_S = 1.0, 0.3
-#: Maximum number of events in one report, and of events that wait; beyond it the gateway keeps them.
-EVENTS_AT_ONCE, EVENTS_WAITING_MAX = 200, 2_000
+#: Maximum number and length of the events in one report, and number of those that wait; beyond it the gateway keeps
+#: them. The service accepts a report of 1 MiB.
+EVENTS_AT_ONCE, EVENTS_BYTES, EVENTS_WAITING_MAX = 200, 512 << 10, 2_000
 #: Path of the request by which a gateway's certificate is renewed.
 IDENTITY = "/v1/identity"
 
@@ -56,8 +57,12 @@ class GuestHost:
     def __init__(
         self, client: ServiceClient, service: str, place: GuestPlace, site: str, *, gateway: str | None
     ) -> None:
-        """Find what an earlier command has left. `site` is the other place. Raises JobBusy, GatewayError."""
+        """Find what an earlier command has left. `site` is the other place. Makes the folder of a destination.
+
+        Raises JobBusy, GatewayError, OSError.
+        """
         self._client, self._place, self._binary = client, place, gateway or find_gateway()
+        self._make_folder()
         key = json.dumps([service, place.document(), site], sort_keys=True)
         guests = private_folder(state_folder(state_home()) / "guests")
         self._folder = private_folder(guests / sha256_hex(key.encode())[:24])
@@ -65,6 +70,7 @@ class GuestHost:
         if lock is None:
             raise JobBusy("another command sends or receives the same data", hint="wait for it, or end it")
         self._lock = lock
+        self._is_pausing = False
 
     def earlier_job(self) -> str | None:
         """Return the job of an earlier command for the same data that has not ended well, resumed if needed."""
@@ -94,9 +100,20 @@ class GuestHost:
     def take_part(self, job_id: str, see: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
         """Be the guest of a job until it has ended, and return it. `see` gets each state of it.
 
-        A KeyboardInterrupt pauses the job while its run is under way. Raises JobFailed, TradewindError.
+        A KeyboardInterrupt pauses the job. Raises JobFailed, TradewindError.
         """
         self._keep("job", job_id)
+        try:
+            job = self._until_ended(job_id, see)
+        except KeyboardInterrupt:
+            self._pause(job_id)
+            raise
+        see(job)
+        if job["state"] in ("done", "cancelled"):
+            self._forget()
+        return ended_well(job)
+
+    def _until_ended(self, job_id: str, see: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
         poll_s = JOIN_POLL_S
         while (job := self._client.job(job_id))["state"] not in ENDED:
             see(job)
@@ -112,13 +129,17 @@ class GuestHost:
                 try:
                     run.serve(see)
                 except KeyboardInterrupt:
-                    self._client.change(job_id, "pause")
+                    self._pause(job_id)
                     run.serve(see)  # The lead here writes its checkpoint. A second interrupt ends it at once.
                     raise
-        see(job)
-        if job["state"] in ("done", "cancelled"):
-            self._forget()
-        return ended_well(job)
+        return job
+
+    def _pause(self, job_id: str) -> None:
+        """Pause the job, at the first interrupt."""
+        if not self._is_pausing:
+            self._is_pausing = True
+            with suppress(UsageError):  # It has just ended.
+                self._client.change(job_id, "pause")
 
     def close(self) -> None:
         """Let another process send or receive the same data."""
@@ -129,8 +150,7 @@ class GuestHost:
         journal = private_folder(self._folder / "journal")
         is_begun = (journal / LOCK_FILE).exists()
         made = guest_program(proposed, self._place, owner, state_dir=str(journal), is_begun=is_begun)
-        if self._place.side == "destination":
-            os.makedirs(self._place.path, exist_ok=True)
+        self._make_folder()
         document: dict[str, Any] = to_document(made)
         return document
 
@@ -146,6 +166,10 @@ class GuestHost:
             environment=machine_environment(os.environ),
             input_line=join.beside(socket, None),
         )
+
+    def _make_folder(self) -> None:
+        if self._place.side == "destination":
+            os.makedirs(self._place.path, exist_ok=True)
 
     def _earlier_session(self) -> str | None:
         try:
@@ -226,13 +250,12 @@ class _GuestRun:
         self._is_news.clear()
 
     def _report(self) -> dict[str, Any]:
-        events = list(self._events)[:EVENTS_AT_ONCE]
         return {
             "session": self._session,
             "version": self._version,
             "answers": self._answers,
             "first": self._taken,
-            "events": events,
+            "events": _first_events(list(self._events)),
             "failure": self._failure,
             "waits": self._version is not None and not self._has_program,
         }
@@ -276,6 +299,8 @@ class _GuestRun:
                 return {"error": "this host does not take such a request"}
         except GatewayError as error:
             return {"error": str(error), "hint": error.hint}
+        except OSError as error:
+            return {"error": str(error)}
         return {}
 
     def _read_events(self) -> None:
@@ -285,3 +310,15 @@ class _GuestRun:
                 self._room.acquire()
                 self._events.append(line.decode(errors="replace").rstrip("\n"))
                 self._is_news.set()
+
+
+def _first_events(waiting: Sequence[str]) -> list[str]:
+    """Return the events for one report: with long names of objects, fewer fit. There is one at least."""
+    found: list[str] = []
+    left_bytes = EVENTS_BYTES
+    for line in waiting[:EVENTS_AT_ONCE]:
+        left_bytes -= len(json.dumps(line))
+        if left_bytes < 0 and found:
+            break
+        found.append(line)
+    return found

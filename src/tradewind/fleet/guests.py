@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 import threading
 import time
 from collections import deque
@@ -32,7 +33,7 @@ from tradewind.gateway.owner import Join
 from tradewind.model.files import private_folder
 from tradewind.model.guest import GUEST_JOIN_S, GUEST_SILENCE_S
 
-__all__ = ["EVENTS_HELD_MAX", "DeskOver", "DeskTaken", "GuestDesk", "desk_of"]
+__all__ = ["EVENTS_HELD_MAX", "DeskOver", "DeskTaken", "GuestDesk", "desk_of", "leave_guests"]
 
 #: Maximum number of events that wait for the engine. The guest's client sends the others later.
 EVENTS_HELD_MAX = 1024
@@ -77,12 +78,19 @@ def desk_of(guest: str) -> GuestDesk | None:
     return _desks.get(guest)
 
 
+def leave_guests() -> None:
+    """Note that no client can reach this process any more: the drain of a run ends the part of its guest at once."""
+    for desk in list(_desks.values()):
+        desk.is_left = True
+
+
 class GuestDesk:
     """One guest in one run. Any thread may use it. Close it at the end of the run."""
 
     def __init__(self, guest: str, join: Join, folder: Path) -> None:
         """Listen at `NAME` in `folder`, which is made. Later claims of `guest` reach this desk."""
         self._guest, self.join = guest, join
+        self.is_left = False
         self._changed = threading.Condition()
         self._session: str | None = None
         self._version: Mapping[str, Any] | None = None
@@ -188,6 +196,8 @@ class GuestDesk:
     def pass_on(self, kind: str, method: str, body: bytes) -> Mapping[str, Any] | None:
         """Ask the client, and return its answer; None if it does not answer in time or has gone."""
         with self._changed:
+            if kind == "drain" and self.is_left:
+                self._end("the service stops")
             if self._ending is not None or len(self._asked) >= ASKED_MAX:
                 return None
             self._number += 1
@@ -265,6 +275,11 @@ class GuestDesk:
 class _DeskServer(ThreadingMixIn, UnixStreamServer):
     daemon_threads = True
     desk: GuestDesk
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a connection that the engine has closed, as it does with the events of a run that is over."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 def _listen(path: Path, desk: GuestDesk) -> _DeskServer:

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 
 from tradewind._version import __version__
 from tradewind.errors import StateError
+from tradewind.fleet.guests import leave_guests
 from tradewind.service.api import (
     bans,
     bids,
@@ -130,6 +131,7 @@ class Service:
     def close(self) -> None:
         """Drain the running jobs, and end the threads that `start` has begun."""
         self.is_closing = True
+        leave_guests()
         self.runner.close()
         self.courier.close()
         if self.traces is not None:

@@ -33,7 +33,7 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = ()) -> Service
     """Return a job as the scheduler sees it. `proven` has the connections that have written, as tenant and name."""
     source, ends = stores_of(row.request)
     owned = [one for text in row.owned for one in _owned(text)]
-    first = next((one for one in owned if one.store == ends[0]), OwnedPlace(ends[0], "", True))
+    first = next((one for one in owned if one.store == ends[0]), _unlisted(row.request, ends[0]))
     limit = row.request.get("limit_bytes_per_s")
     return ServiceJob(
         id=row.id,
@@ -52,6 +52,12 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = ()) -> Service
         also_owns=tuple(one for one in owned if one != first),
         is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
     )
+
+
+def _unlisted(request: Mapping[str, Any], store: str) -> OwnedPlace:
+    """Return what a job writes in a store of which its row names no place. Each guest is a host of its own."""
+    guest = request.get("guest")
+    return OwnedPlace(store, "", True) if guest is None else OwnedPlace(store, guest["guest"], False)
 
 
 def _owned(text: str) -> list[OwnedPlace]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tradewind.fleet.guests import DeskOver, DeskTaken, GuestDesk, desk_of
-from tradewind.model.event import event_from_document
+from tradewind.model.document import parse_json, to_document
+from tradewind.model.event import Outcome, Summary, event_from_document
 from tradewind.service.api.jobs import WRITE, JobId
 from tradewind.service.auth import Sender
 from tradewind.service.database import record_change
@@ -27,7 +28,17 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 LOOK_S = 0.05
+#: Largest number in an event: a database can keep it.
+COUNT_MAX = 1 << 62
 EventLine = Annotated[str, Field(max_length=65_536)]
+
+
+def _printable(text: str) -> str:
+    """Return a text of a guest without control characters, which would reach logs, terminals and the database."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+Words = Annotated[str, Field(max_length=2_000), AfterValidator(_printable)]
 
 
 class JoinView(BaseModel):
@@ -59,7 +70,7 @@ class GuestClaim(BaseModel):
 class GuestVersion(BaseModel):
     """The version of the guest's gateway program."""
 
-    gateway: Annotated[str, Field(max_length=100)]
+    gateway: Annotated[str, Field(max_length=100), AfterValidator(_printable)]
     contract: int
 
 
@@ -67,8 +78,8 @@ class GuestAnswer(BaseModel):
     """The answer to a request of the service: an error, or the body of the gateway's answer."""
 
     number: int
-    error: Annotated[str, Field(max_length=2_000)] | None = None
-    hint: Annotated[str, Field(max_length=2_000)] | None = None
+    error: Words | None = None
+    hint: Words | None = None
     body: dict[str, Any] | None = None
 
 
@@ -85,7 +96,7 @@ class GuestReport(BaseModel):
     answers: Annotated[list[GuestAnswer], Field(max_length=GUEST_ANSWERS_MAX)] = []
     first: Annotated[int, Field(ge=0, le=1 << 62)] = 0
     events: Annotated[list[EventLine], Field(max_length=GUEST_EVENTS_MAX)] = []
-    failure: Annotated[str, Field(max_length=2_000)] | None = None
+    failure: Words | None = None
     waits: bool = False
 
 
@@ -144,7 +155,8 @@ async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: S
     answers = {answer.number: answer.model_dump(exclude={"number"}) for answer in body.answers}
     version = None if body.version is None else body.version.model_dump()
     try:
-        taken = desk.say(body.session, version, answers, body.first, events, body.failure)
+        # It writes the status of the job to a file.
+        taken = await asyncio.to_thread(desk.say, body.session, version, answers, body.first, events, body.failure)
         deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
         while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:
             await asyncio.sleep(LOOK_S)
@@ -154,13 +166,34 @@ async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: S
 
 
 def _event(line: str) -> bytes:
-    """Return an event of a lead as a line. Raises ApiProblem for anything else: it is not trusted."""
+    """Return an event of a lead as a line, in this version's form. Raises ApiProblem for anything else.
+
+    It is not trusted: the engine has further events in the same list, and computes with the numbers.
+    """
     try:
-        document = json.loads(line)
-        event_from_document(document)
-        return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        event = event_from_document(parse_json(line))
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise ApiProblem(422, "not an event of a gateway", field="body.events") from None
+        event = None
+    if event is None or (isinstance(event, Summary) and event.outcome not in get_args(Outcome)):
+        raise _no_event()
+    return json.dumps(_checked(to_document(event)), ensure_ascii=False).encode() + b"\n"
+
+
+def _checked(said: Any) -> Any:
+    """Return the content of an event with printable texts. Raises ApiProblem for a number that is no count."""
+    if isinstance(said, str):
+        return _printable(said)
+    if isinstance(said, (int, float)):
+        if not 0 <= said <= COUNT_MAX:  # Neither NaN nor infinite.
+            raise _no_event()
+        return said
+    if isinstance(said, dict):
+        return {_printable(name): _checked(content) for name, content in said.items()}
+    return [_checked(content) for content in said] if isinstance(said, list) else said
+
+
+def _no_event() -> ApiProblem:
+    return ApiProblem(422, "not an event of a gateway", field="body.events")
 
 
 def _over(error: DeskOver) -> ApiProblem:
