@@ -68,7 +68,7 @@ class OverlayEdge:
     link_gbps: float
     """Rate of one machine pair with all its connections."""
     network_tier: NetworkTier | None = None
-    """Of the sending machines, if their region has both; else None, and `machines` says it."""
+    """That of the sending machines, if their region has both; else None, and `machines` says it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class OverlayRoute:
     gbps: float
     share: float
     network_tier: NetworkTier | None = None
-    """Of the source's machines, if the source has both; else None."""
+    """That of the source's machines, if the source has both; else None."""
 
 
 @dataclass(frozen=True)
