@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured: a path, and the settings of the proxies' machines."""
+    """A path, and the settings of the proxies' machines."""
 
     name: str
     pool: int | None

@@ -12,7 +12,7 @@ from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.learning import RouteWatch, samples_of
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.rates import SlowRoutes
-from tradewind.engine.replan import PlanRequest, TransferState, as_seen, observed_links, revise_plan
+from tradewind.engine.replan import PlanRequest, TransferState, as_seen, mixed_regions, observed_links, revise_plan
 from tradewind.engine.sending_tiers import running_tiers
 from tradewind.engine.stored import changed_prices, plan_document, plan_from_document
 from tradewind.fleet.orders import Orders
@@ -134,9 +134,9 @@ def test_an_observed_rate_belongs_to_the_tier_of_the_sender() -> None:
         assert plan.overlay is not None
         (route,) = plan.routes
         seen = SlowRoutes({route.nodes: slow}, {route.nodes: plan.overlay.throughput_gbps}, (route.nodes,), frozenset())
-        links = observed_links(catalog, plan, seen)
-        assert links
-        changed = as_seen(catalog, links, running_tiers(plan))
+        links = observed_links(catalog, plan, seen, standard=tier == "standard")
+        assert links and observed_links(catalog, plan, seen, standard=tier == "premium") == {}
+        changed = as_seen(catalog, *((links, {}) if tier == "premium" else ({}, links)))
         for pair in links:
             rates = [known.grid.links[pair].gbps for known in (changed, changed.with_standard_tier([pair[0]]))]
             before = [known.grid.links[pair].gbps for known in (catalog, catalog.with_standard_tier([pair[0]]))]
@@ -233,7 +233,7 @@ def test_rates_of_a_mixed_region_are_observed_in_their_tiers() -> None:
     pair = (SOURCE, next(Region.parse(each.region) for each in plan.gateways if each.name == late[0][1]))
     assert pair in in_standard
     assert pair not in observed_links(catalog, plan, SlowRoutes(carried, promised, late, frozenset()))
-    changed = as_seen(catalog, {}, running_tiers(plan), in_standard)
+    changed = as_seen(catalog, {}, in_standard)
     assert changed.with_standard_tier([SOURCE]).grid.links[pair].gbps == in_standard[pair]
     assert changed.grid.links[pair] == catalog.grid.links[pair]
 
@@ -251,6 +251,23 @@ def test_a_mixed_region_keeps_the_tier_of_each_machine_when_the_transfer_is_plan
             if gateway.region == str(SOURCE):
                 is_standard = revision.network_tier_of(gateway.name) == "standard"
                 assert gateway.name.startswith("p-r0-standard-") == is_standard
+
+
+def test_a_region_that_had_both_tiers_stays_mixed_when_its_job_is_resumed_with_one_of_them() -> None:
+    catalog = tiered_world(MIXED_SEED)
+    plan = mixed_plan(catalog)
+    assert mixed_regions(plan) == {SOURCE} and mixed_regions(planned(catalog, "standard")) == set()
+    in_standard = PlanRequest(
+        catalog, SOURCE, SINK, Cheapest(), PlanningLimits(1, network_tiers="standard"), 1 << 24, None, None
+    )
+    rest = TransferState(10**9, 10**9, 0.0, 0.0, 0.0, 0.0, {}, {}, mixed=mixed_regions(plan))
+    found = revise_plan(in_standard, rest)
+    assert found is not None and found.plan.overlay is not None and found.plan.overlay.mixed_at is None
+    resumed = plan_from_document(plan_document(found.plan))
+    assert mixed_regions(resumed) == {SOURCE}, "the next plan uses its machines, by their names"
+    (route, *_) = resumed.routes
+    seen = SlowRoutes({route.nodes: 0.001}, {route.nodes: 1.0}, (route.nodes,), frozenset())
+    assert observed_links(catalog, resumed, seen, standard=True) and not observed_links(catalog, resumed, seen)
 
 
 def test_a_mixed_plan_says_the_tier_of_each_route() -> None:

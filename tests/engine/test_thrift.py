@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.provisioning import BOOT_PART, RETRY_RESERVE, plan_gateways, usual_goal
 from tradewind.engine.replan import PlanRequest, TransferState, revise_plan
-from tradewind.model.goal import MaxCost
+from tradewind.model.goal import Fastest, MaxCost
 from tradewind.model.region import Region
+from tradewind.planner.check import violations
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import prepare, solve_overlay
 
@@ -50,3 +53,14 @@ def test_without_a_goal_a_transfer_whose_machines_were_refused_is_planned_with_f
     found = revise_plan(asked, nothing_moved)
     assert found is not None and found.ceiling_usd_per_gb is None
     assert [gateway.region for gateway in found.plan.machines].count(str(ENDS[0])) == 1
+
+
+@pytest.mark.parametrize(("limit_gbps", "has_goal"), [(2.0, True), (0.01, False)])
+def test_a_plan_that_the_user_limits_is_no_faster_and_has_a_ceiling_that_it_can_meet(
+    limit_gbps: float, has_goal: bool
+) -> None:
+    catalog, limits = load_catalog(None), PlanningLimits(machines_per_region=2, rate_max_gbps=limit_gbps)
+    goal = Fastest() if has_goal else usual_goal(catalog, *ENDS, 1.0, limits)
+    plan = plan_gateways(catalog, *ENDS, 1.0, goal, limits)
+    assert plan.overlay is not None and violations(plan.overlay, catalog, limits) == []
+    assert plan.overlay.throughput_gbps == pytest.approx(limit_gbps)

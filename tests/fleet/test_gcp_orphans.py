@@ -58,10 +58,12 @@ def kill_at(stage: GcpStage, clients: Clients, point: int) -> None:
 
     stage.api.on_call = hold
     client = client_of(stage, clients)
-    wait_until(lambda: arrived.is_set() or client.has_ended())
-    # The number of polls differs each time, so a client may make fewer calls, and end.
-    client.kill()
-    killed.set()
+    try:
+        wait_until(lambda: arrived.is_set() or client.has_ended())
+        # The number of polls differs each time, so a client may make fewer calls, and end.
+        client.kill()
+    finally:
+        killed.set()
     stage.api.on_call = lambda _: None
     wait_until(stage.api.is_quiet)
 

@@ -30,6 +30,7 @@ from tradewind.engine.replan import (
     TransferState,
     available_machines,
     ceiling_usd_per_gb,
+    mixed_regions,
     observed_links,
     revise_plan,
     unreachable,
@@ -320,8 +321,7 @@ class Adaptation:
 
     def _note_tiers(self, plan: Plan) -> None:
         """Note in which network tiers a plan's machines send."""
-        if plan.overlay is not None and plan.overlay.mixed_at is not None:
-            self._mixed.add(plan.overlay.mixed_at)
+        self._mixed |= mixed_regions(plan)
         self._tiers |= {region: tier for region, tier in running_tiers(plan).items() if region not in self._mixed}
 
     def _learn_refusal(self, plan: Plan, error: TradewindError) -> None:

@@ -128,15 +128,19 @@ class JobControl:
             except BaseException as error:
                 if lock is not None:
                     lock.release()
-                # Without a lead that has started there is no upload to abort, and only a paused job can be resumed.
-                # But a job whose machines have cost something keeps its record, and a resumed one its ceiling.
-                is_over = not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted)
-                if is_over:
-                    if self._has_cost(job_id):
-                        self.store.set_start_failed(job_id)
-                    else:
-                        self.store.forget(job_id)
+                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
+                    self._give_up(job_id)
                 raise
+
+    def _give_up(self, job_id: str) -> None:
+        """Forget a new job whose lead has not started: there is no upload to abort, and nothing to resume.
+
+        But a job whose machines have cost something keeps its record, and a resumed one its ceiling.
+        """
+        if self._has_cost(job_id):
+            self.store.set_start_failed(job_id)
+        else:
+            self.store.forget(job_id)
 
     def _has_cost(self, job_id: str) -> bool:
         """Return whether the recorded ledger of a job has a cost, or cannot be read."""

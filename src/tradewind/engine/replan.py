@@ -28,6 +28,7 @@ __all__ = [
     "as_seen",
     "available_machines",
     "ceiling_usd_per_gb",
+    "mixed_regions",
     "observed_links",
     "revise_plan",
     "unreachable",
@@ -75,6 +76,8 @@ class TransferState:
     egress_usd: float
     machines_usd: float
     links: Mapping[RegionPair, float]
+    """Observed rates [Gbit/s] of machines of the premium tier, or without a choice; those of the standard tier are in
+    `standard_links`."""
     dead: Mapping[str, Region]
     """Regions of the dead gateways, by name."""
     requests_usd: float = 0.0
@@ -87,7 +90,6 @@ class TransferState:
     mixed: Collection[Region] = ()
     """Regions whose machines had both tiers in a plan; they may have either. Names of gateways say the tier there."""
     standard_links: Mapping[RegionPair, float] = field(default_factory=dict)
-    """As `links`, for machines of the standard tier in regions that have both."""
 
     @property
     def spent_usd(self) -> float:
@@ -109,15 +111,16 @@ def observed_links(
 ) -> dict[RegionPair, float]:
     """Return the rate of each link that causes a delay, for one machine pair at full connections [Gbit/s].
 
-    Routes carry data, and links `ratio` times as many bytes: the plan's compression ratio. Of a region whose machines
-    have both network tiers, this is about those of the standard tier or about the others.
+    Routes carry data, and links `ratio` times as many bytes: the plan's compression ratio. This is about machines that
+    send in the standard network tier, or about the others.
 
     These are the hops of a route below its planned rate, except those that it shares with a route that reaches its
     rate.
     """
     known = catalogs_of(plan, catalog)
     regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
-    of_tier = {gateway.name for gateway in plan.gateways if (gateway.network_tier == "standard") == standard}
+    names = [gateway.name for gateway in plan.gateways]
+    of_tier = {name for name in names if (plan.network_tier_of(name) == "standard") == standard}
 
     def hops(route: tuple[str, ...]) -> list[Hop]:
         return [(a, b) for a, b in itertools.pairwise(route) if a in of_tier]
@@ -143,6 +146,15 @@ def observed_links(
     return found
 
 
+def mixed_regions(plan: Plan) -> set[Region]:
+    """Return the regions whose machines have both network tiers, or had both in an earlier plan of the job.
+
+    The names of their gateways say so.
+    """
+    places = ((gateway.name, Region.parse(gateway.region)) for gateway in plan.machines)
+    return {region for name, region in places if name.rpartition("-")[0] == gateway_stem(region, "standard")}
+
+
 def unreachable(plan: Plan, seen: SlowRoutes, living: Collection[str]) -> set[str]:
     """Return the gateways to avoid: dead ones, and relays whose routes are all down."""
     gone = {gateway.name for gateway in plan.gateways if gateway.name not in living}
@@ -155,7 +167,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
 
     Raises TradewindError if the destination is unreachable.
     """
-    catalog = as_seen(plan_request.catalog, state.links, state.network_tier_of, state.standard_links)
+    catalog = as_seen(plan_request.catalog, state.links, state.standard_links)
     limits = _without(plan_request.limits, catalog, state.dead)
     limits = replace(
         _within(limits, state.available),
@@ -201,30 +213,20 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     return RevisedPlan(renamed, ceiling, limit)
 
 
-def as_seen(
-    catalog: Catalog,
-    links: Mapping[RegionPair, float],
-    network_tier_of: Mapping[Region, NetworkTier],
-    standard_links: Mapping[RegionPair, float] | None = None,
-) -> Catalog:
+def as_seen(catalog: Catalog, links: Mapping[RegionPair, float], standard_links: Mapping[RegionPair, float]) -> Catalog:
     """Return the catalog with the observed rates, each in the network tier of the machines that sent.
 
-    `standard_links` are those of machines of the standard tier in regions that have both.
+    Within a cloud, the tier makes no difference.
     """
-    known = ((pair, catalog.grid.link(*pair), gbps) for pair, gbps in links.items())
-    seen = {pair: replace(link, gbps=gbps) for pair, link, gbps in known if link}
-    standard = {
-        pair: link
-        for pair, link in seen.items()
-        if network_tier_of.get(pair[0]) == "standard" and pair[0].provider != pair[1].provider
-    }
-    premium = ((pair, link) for pair, link in seen.items() if pair not in standard)
-    for pair, gbps in (standard_links or {}).items():
-        link = catalog.standard_links.get(pair) or catalog.grid.link(*pair)
-        if link is not None and pair[0].provider != pair[1].provider:
+    premium, standard = dict(links), dict(catalog.standard_links)
+    for pair, gbps in standard_links.items():
+        if pair[0].provider == pair[1].provider:
+            premium[pair] = gbps
+        elif (link := standard.get(pair) or catalog.grid.link(*pair)) is not None:
             standard[pair] = replace(link, gbps=gbps)
-    in_standard = {**catalog.standard_links, **standard}
-    return replace(catalog, grid=catalog.grid.updated(premium), standard_links=in_standard)
+    known = ((pair, catalog.grid.link(*pair), gbps) for pair, gbps in premium.items())
+    grid = catalog.grid.updated((pair, replace(link, gbps=gbps)) for pair, link, gbps in known if link)
+    return replace(catalog, grid=grid, standard_links=standard)
 
 
 def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:

@@ -1,4 +1,4 @@
-"""What the network tiers of a plan's machines mean for the links over which they send."""
+"""Network tiers of a plan's machines: the prices and rates of the links over which they send."""
 
 from __future__ import annotations
 

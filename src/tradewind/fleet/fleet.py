@@ -103,18 +103,7 @@ class Fleet:
         self._enrolment: Enrolment | None = None
         keeping = settings.keeping
         self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
-        self._renewals = Renewals(
-            self.id,
-            journal,
-            self._leases,
-            settings,
-            meter=meter,
-            keeper=self._keeper,
-            ended=self._ended,
-            changing=self._changing_plan,
-            machines=self._answering,
-            charge_dead=self._charge_dead,
-        )
+        self._renewals = self._make_renewals(meter)
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken = taken is not None
         #: True once its machines were given back. Another job may use them from then on.
@@ -127,6 +116,20 @@ class Fleet:
         except BaseException:
             self.close(grace_s=0.0)
             raise
+
+    def _make_renewals(self, meter: Meter | None) -> Renewals:
+        return Renewals(
+            self.id,
+            self._journal,
+            self._leases,
+            self._settings,
+            meter=meter,
+            keeper=self._keeper,
+            ended=self._ended,
+            changing=self._changing_plan,
+            machines=self._answering,
+            charge_dead=self._charge_dead,
+        )
 
     def _record(self) -> Path:
         """Check and record the fleet, or claim the warm one, and return its folder."""

@@ -1,4 +1,4 @@
-"""Which machines of a fleet run and which are dead: by the provider's listing, or by their leases if there is none."""
+"""The living and the dead machines of a fleet: by the provider's listing, or by their leases if there is none."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class OverlayEdge:
     link_gbps: float
     """Rate of one machine pair with all its connections."""
     network_tier: NetworkTier | None = None
-    """Of the sending machines, if their region has both; else None, and `machines` says it."""
+    """That of the sending machines, if their region has both; else None, and `machines` says it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class OverlayRoute:
     gbps: float
     share: float
     network_tier: NetworkTier | None = None
-    """Of the source's machines, if the source has both; else None."""
+    """That of the source's machines, if the source has both; else None."""
 
 
 @dataclass(frozen=True)
@@ -245,33 +245,11 @@ class UnicastOverlay(Overlay):
 
 def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
     """Return a plan with unrounded figures, so that sums hold. Multicast plans have trees, not routes."""
-    ends: dict[str, Any]
-    if isinstance(plan, MulticastOverlay):
-        ends = {"destinations": [str(region) for region in plan.destinations]}
-        paths = {
-            "trees": [
-                {"hops": [[str(src), str(dst)] for src, dst in t.hops], "gbps": t.gbps, "share": t.share}
-                for t in plan.trees
-            ]
-        }
-    else:
-        ends = {"destination": str(plan.destination)}
-        paths = {
-            "routes": [
-                {
-                    "regions": [str(region) for region in r.regions],
-                    "gbps": r.gbps,
-                    "share": r.share,
-                    **({} if r.network_tier is None else {"network_tier": r.network_tier}),
-                }
-                for r in plan.routes
-            ]
-        }
     return {
         "status": "optimal" if plan.optimal else "feasible",
         "gap": plan.gap,
         "source": str(plan.source),
-        **ends,
+        **_destinations(plan),
         "volume_gb": plan.volume_gb,
         "goal": goal_document(plan.goal),
         "throughput_gbps": plan.throughput_gbps,
@@ -298,7 +276,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
                 "type": m.offer.name,
                 "count": m.count,
                 "usd_per_hour": m.offer.usd_per_hour,
-                **({} if m.network_tier is None else {"network_tier": m.network_tier}),
+                **_tier(m.network_tier),
             }
             for m in plan.machines
         ],
@@ -309,13 +287,35 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
                 "gbps": e.gbps,
                 "connections": e.connections,
                 "usd_per_gb": e.usd_per_gb,
-                **({} if e.network_tier is None else {"network_tier": e.network_tier}),
+                **_tier(e.network_tier),
             }
             for e in plan.edges
         ],
-        **paths,
+        **_paths(plan),
         "binding": list(plan.binding),
     }
+
+
+def _destinations(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
+    if isinstance(plan, MulticastOverlay):
+        return {"destinations": [str(region) for region in plan.destinations]}
+    return {"destination": str(plan.destination)}
+
+
+def _paths(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
+    if isinstance(plan, MulticastOverlay):
+        trees = ((t, [[str(src), str(dst)] for src, dst in t.hops]) for t in plan.trees)
+        return {"trees": [{"hops": hops, "gbps": t.gbps, "share": t.share} for t, hops in trees]}
+    routes = ((r, [str(region) for region in r.regions]) for r in plan.routes)
+    return {
+        "routes": [
+            {"regions": regions, "gbps": r.gbps, "share": r.share, **_tier(r.network_tier)} for r, regions in routes
+        ]
+    }
+
+
+def _tier(network_tier: NetworkTier | None) -> dict[str, NetworkTier]:
+    return {} if network_tier is None else {"network_tier": network_tier}
 
 
 def goal_document(goal: Goal) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Baselines of the Skyplane paper (direct, RON, GridFTP), and plans side by side as in its Table 2.
 
-Baselines choose nothing: regions with a choice of network tiers send in the premium tier.
+Baselines choose nothing: regions with a choice of network tiers send in the premium tier. They, too, are no faster than
+the user's rate limit.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) 
     options = [_option_along(transfer, path, links, at) for at in range(len(path))]
     limits = [min(int(network.machines_max[v]), machines_max or int(network.machines_max[v])) for v in path]
     rates = [_rate_per_machine(transfer, path, links, at, option) for at, option in enumerate(options)]
-    rate = min(rate * limit for rate, limit in zip(rates, limits, strict=True))
+    able = min(rate * limit for rate, limit in zip(rates, limits, strict=True))
+    rate = min(able, transfer.demand.rate_max_gbps)
     machines = np.zeros(len(network.options), dtype=np.int64)
     for option, per_machine in zip(options, rates, strict=True):
         machines[option] = max(1, math.ceil(rate / per_machine - 1e-9))

@@ -221,12 +221,7 @@ def build_network(
         link_tier.append(tier)
         used_gb = seen_gb.get(key, limits.monthly_egress_used_gb)
         price.append(egress.mean_usd_per_gb(0.0, used_gb) * ratio)
-    options = tuple(
-        _option(catalog, index[r], offer, r, limits, tier)
-        for r in names
-        for tier in tiers_of[r]
-        for offer in _offers(catalog, r, limits)
-    )
+    options = tuple(_options(catalog, index, tiers_of, limits))
     return FlowNetwork(
         regions=names,
         index=index,
@@ -316,6 +311,19 @@ def _machines_max(catalog: Catalog, region: Region, limits: PlanningLimits) -> i
 def _allowed(region: Region, limits: PlanningLimits) -> int:
     """Return the user's limit, independent of the account's quota."""
     return limits.per_region.get(region, limits.machines_per_region)
+
+
+def _options(
+    catalog: Catalog,
+    index: Mapping[Region, int],
+    tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]],
+    limits: PlanningLimits,
+) -> Iterator[MachineOption]:
+    """Yield a machine option for each region, network tier and machine type."""
+    for region, position in index.items():
+        for tier in tiers_of[region]:
+            for offer in _offers(catalog, region, limits):
+                yield _option(catalog, position, offer, region, limits, tier)
 
 
 def _option(
