@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
@@ -250,6 +251,7 @@ def _at_sites(
     from tradewind.engine.early import may_plan_early, planned_early
     from tradewind.engine.ground import ground_of_sites
     from tradewind.engine.warm import warm_ground, why_not_warm
+    from tradewind.fleet.calls import each_of
 
     sides = sides or fleet_sides(control, request, credentials)
     regions = sides.required()
@@ -257,14 +259,20 @@ def _at_sites(
         if not request.sites.has(region):
             raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {request.sites.describe()}")
 
-    def look() -> tuple[WarmGround | None, Ground | TradewindError]:
-        warm = warm_ground(control, request.sites, regions, request.tier)
+    def rentable() -> Ground | TradewindError:
         try:
-            return warm, ground_of_sites(control, request.sites, regions)
+            return ground_of_sites(control, request.sites, regions)
         except TradewindError as error:
-            if warm is None:
-                raise
-            return warm, error
+            return error
+
+    def look() -> tuple[WarmGround | None, Ground | TradewindError]:
+        """Ask for warm fleets, and for machines that can be rented, at the same time."""
+        warm_fleets = partial(warm_ground, control, request.sites, regions, request.tier)
+        asked: tuple[Callable[[], Any], ...] = (warm_fleets, rentable)
+        warm, ground = each_of(asked, lambda ask: ask())
+        if warm is None and isinstance(ground, TradewindError):
+            raise ground
+        return warm, ground
 
     def early(listed: Proposal, found: tuple[WarmGround | None, Ground | TradewindError]) -> Proposal | None:
         warm, ground = found
