@@ -184,7 +184,7 @@ def test_a_renewal_under_way_ends_before_its_machine_is_given_back(
 
     monkeypatch.setattr(Leases, "renew", renew_slowly)
     monkeypatch.setattr(Keeper, "give_back", note_give_back)
-    monkeypatch.setattr("tradewind.fleet.fleet.RENEWALS_PER_LEASE", 100)
+    monkeypatch.setattr("tradewind.fleet.renewals.RENEWALS_PER_LEASE", 100)
     stage.journal.give_back(stage.fleet)
     fleet = stage.take(OneMachine(stage.machine))
     assert under_way.wait(20)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tradewind.model.catalog import Catalog
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan
 from tradewind.model.region import Region
+
+if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
 
 __all__ = ["catalogs_of", "running_tiers"]
 

@@ -180,7 +180,7 @@ REMOVE = [
         "rm -r DST/abc*",
         {"abc/": "", "abcd/": "", "b/f": "3"},
     ),
-    Case("TestVariadicMultipleLocalFiles: one place", {}, KEYS, "rm DST/a.txt DST/b.log", KEYS, code=2),
+    Case("TestVariadicMultipleLocalFiles", {}, KEYS, "rm DST/a.txt DST/b.log", {"d/c.txt": "3"}),
     Case("TestRemoveS3ObjectRawFlag", {}, STARS, "rm DST/f*.txt", {"f*1.txt": "2", "fox.txt": "3"}),
     Case("TestRemoveS3ObjectsPrefixRawFlag", {}, STAR_DIRS, "rm DST/abc*/f.txt", {"abc*/g.py": "2", "abcd/f.txt": "3"}),
     Case("TestRemoveS3PrefixRawFlag", {}, STAR_DIRS, "rm DST/abc*", STAR_DIRS, code=3),
