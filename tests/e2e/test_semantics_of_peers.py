@@ -82,10 +82,11 @@ def words_of(case: Case, source: Place, there: Place, listed: Path) -> list[str]
     listed.write_text("".join(f"{name}\n" for name in case.listed))
     words: list[str] = []
     flags: list[str] = []
-    sides = ["src", "dst"]
+    # All places of `rm` are in one store.
+    sides = ["src"] if case.command.startswith("rm ") else ["src", "dst"]
     for word in shlex.split(case.command):
         named = next((place for name, place in (("SRC", source), ("DST", there)) if word.startswith(name)), None)
-        if named is not None or word == "-":
+        if sides and (named is not None or word == "-"):
             side = sides.pop(0)
             flags += named.flags(side) if named is not None else []
         words.append(word.replace("SRC", source.url).replace("DST", there.url).replace("LIST", str(listed)))
