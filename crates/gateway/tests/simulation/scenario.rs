@@ -122,7 +122,7 @@ impl Scenario {
         let chunk_bytes = [4 << 10, 16 << 10, 64 << 10][rng.random_range(0..3)];
         let stated = (0..=rng.random_range(1..=2)).map(|_| stated(&mut rng)).collect::<Vec<_>>();
         let mut objects = objects(&mut rng, chunk_bytes);
-        let deduplicate = seed % 3 == 0;
+        let deduplicate = seed.is_multiple_of(3);
         if deduplicate {
             repeat_the_longest(&mut objects);
         }
