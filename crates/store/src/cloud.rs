@@ -42,7 +42,8 @@ pub struct CloudReport {
 }
 
 /// Looks for credentials, and asks the endpoint for the time if the cloud seems to be used. Each of the two steps takes
-/// at most `time_max`, and [`METADATA_TIME_MAX`] where only instance metadata can have credentials. `config.url` is `s3://`, `gs://` or `az://`.
+/// at most `time_max`, and [`METADATA_TIME_MAX`] where only instance metadata can have credentials. `config.url` is
+/// `s3://`, `gs://` or `az://`.
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`] for any other URL, an invalid endpoint, or a file that cannot be read.

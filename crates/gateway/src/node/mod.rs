@@ -5,8 +5,9 @@
 //!        ◀──acks───         ◀──acks───           ◀──acks───
 //! ```
 //!
-//! The path of a byte: [`source`] reads it, [`parcel`] encodes it (without what the sink has: [`dedup`]), [`hop`] sends it over connections that [`dial`]
-//! opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and proves it.
+//! The path of a byte: [`source`] reads it, [`parcel`] encodes it (without what the sink has: [`dedup`]), [`hop`] sends
+//! it over connections that [`dial`] opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and
+//! proves it.
 //! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
 //! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`] and [`adaptive_limit`] limit
 //! the memory; [`attempts`], [`throttle`] and [`tuner`] the requests in flight, of which [`load`] tells the lead.

@@ -71,7 +71,7 @@ impl ReplyTo {
         Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All, note: Note::Nothing }
     }
 
-    /// The same path, for answers that arrive at a source over a hop. `sent` is told what the sink keeps.
+    /// The same path, for answers that arrive at a source over a hop. `sent` records the bytes that the sink keeps.
     pub fn from_downstream(self, seal: Arc<Seal>, sent: Option<Sent>) -> Self {
         Self { trust: Trust::Sealed(seal, sent.map(Arc::new)), ..self }
     }

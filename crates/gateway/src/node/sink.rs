@@ -54,7 +54,7 @@ pub struct Sink {
     pub tasks: TaskTracker,
 }
 
-/// What a body did not have to carry.
+/// Bytes that a body did not have to carry, and the state of the window after it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Saved {
     bytes: u64,

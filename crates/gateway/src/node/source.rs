@@ -54,7 +54,7 @@ pub struct Source {
     pub scope: ReadScope,
     /// Seals what goes over hops; `None` where every route stays in this process.
     pub seal: Option<Arc<Seal>>,
-    /// What its sinks keep of earlier bodies.
+    /// Record of the bytes of earlier bodies that its sinks keep.
     pub known: Arc<Known>,
     /// Orders being executed.
     pub tasks: TaskTracker,

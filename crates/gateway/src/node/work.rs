@@ -30,7 +30,7 @@ pub struct Order {
     pub route: RouteId,
     /// How the bytes are compressed for hops; `None` if they are not.
     pub codec: Option<CodecChoice>,
-    /// Whether bytes that the sink has are left out on hops.
+    /// Leaves out bytes on hops that the sink has.
     pub deduplicate: bool,
     /// The source's task.
     pub task: SourceTask,

@@ -33,7 +33,7 @@ const WRITE: &str = "rcwt";
 /// The action of a role that may request user delegation keys.
 const KEY_ACTION: &str = "Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action";
 
-/// What a signature allows, on what, and until when.
+/// The permissions of a signature, their object or container, and their end.
 pub(super) struct Grant<'a> {
     pub(super) permissions: &'a str,
     /// `None`: all blobs of the container.

@@ -156,7 +156,7 @@ pub struct SurveyEnd {
     pub refused: u64,
     /// Whether every key of the source was seen; false when entries were refused.
     pub listed_to_the_end: bool,
-    /// Whether `flatten` gave the name of one object to another one, which was refused.
+    /// True if `flatten` gave the name of one object to another one, which was refused.
     pub has_flat_twins: bool,
     /// With `delete`: selected objects, empty folders apart, that each destination had when it was listed.
     pub target_objects: Vec<u64>,

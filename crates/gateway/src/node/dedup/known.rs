@@ -1,4 +1,4 @@
-//! What a source knows of the windows of its sinks.
+//! A source's record of the windows of its sinks.
 
 use super::PieceHash;
 use super::cutting::Piece;
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// What a body with a recipe has.
+/// The contents of a body with a recipe.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// The pieces among its new bytes; `at` is the offset in these.

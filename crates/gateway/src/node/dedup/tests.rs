@@ -207,7 +207,7 @@ fn a_source_remembers_a_limited_number_of_pieces_whatever_a_sink_says() {
     assert_eq!(known.pieces(), 0, "the route is gone, and so is its sink");
 }
 
-/// What happens next in a run.
+/// The next event of a run.
 #[derive(Clone, Debug)]
 enum Event {
     /// A body of some of the known blocks, in this order, is sent.

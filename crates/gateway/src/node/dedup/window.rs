@@ -26,7 +26,7 @@ struct Kept {
     refused: u64,
 }
 
-/// What a sink tells a source of its window, in the answer to a body with a recipe.
+/// The state of a sink's window, which the sink sends to a source in the answer to a body with a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowState {
     /// Position in the stream at which the new bytes of this body begin; `None` if they are not kept.
