@@ -2,7 +2,7 @@
 
 use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::{Destination, Host};
-use crate::limits::{HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, POOL_MAX, TOKENS_BYTES_MAX};
+use crate::limits::{HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, POOL_AGE_MIN, POOL_MAX, TOKENS_BYTES_MAX};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
 use crate::upstream::{Login, Upstream};
@@ -248,8 +248,9 @@ impl Config {
         if self.limits.pool > POOL_MAX {
             return fault(format!("`pool` is {}, and at most {POOL_MAX}", self.limits.pool));
         }
-        if self.limits.pool_age() >= KEPT_READY_MAX {
-            return fault(format!("`pool_age_ms` is {}, and less than {KEPT_READY_MAX:?}", self.limits.pool_age_ms));
+        if !(POOL_AGE_MIN..KEPT_READY_MAX).contains(&self.limits.pool_age()) {
+            let range = format!("at least {POOL_AGE_MIN:?} and less than {KEPT_READY_MAX:?}");
+            return fault(format!("`pool_age_ms` is {}, and {range}", self.limits.pool_age_ms));
         }
         let routes = self.listeners.iter().flat_map(|listener| &listener.routes).chain(&self.routes);
         for through in routes.map(|route| &route.through).chain([&self.default_route]) {

@@ -141,7 +141,7 @@ async fn through(shared: &Arc<Shared>, next: &str, mut request: Request, deadlin
             }
             Err(error) => {
                 tracing::debug!(%error, next, "a connection that was ready is broken");
-                shared.pooled_died(next, 1);
+                shared.hop(next, |hop| hop.died(1));
             }
         }
     }

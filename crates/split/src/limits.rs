@@ -56,7 +56,9 @@ pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub const POOL_MAX: usize = 64;
 /// Interval at which connections that are ready are checked, and missing ones opened.
 pub const POOL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause after a connection could not be opened before it was needed.
+/// Least `pool_age_ms`: each connection costs a handshake.
+pub const POOL_AGE_MIN: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be opened before it was needed, or broke while it was ready.
 pub const POOL_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Time in which the kernel of a next proxy must acknowledge a request over a connection that was ready. Then the
 /// connection is broken, and the flow opens another: the path may have lost it without a word.

@@ -72,6 +72,8 @@ struct State {
     kept: bool,
     closed: bool,
     last_flow: Instant,
+    /// The keeper opens no connection before this.
+    paused_until: Instant,
 }
 
 /// The connections that are ready for flows to one proxy.
@@ -87,7 +89,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     fn new(name: &str, choice: Choice) -> Self {
-        let state = State { ready: VecDeque::new(), kept: false, closed: false, last_flow: Instant::now() };
+        let now = Instant::now();
+        let state = State { ready: VecDeque::new(), kept: false, closed: false, last_flow: now, paused_until: now };
         let (state, changed, closed) = (Mutex::new(state), Notify::new(), CancellationToken::new());
         Self { name: name.to_owned(), choice, state, changed, closed }
     }
@@ -124,7 +127,16 @@ impl Pool {
         state.ready.retain(is_current);
         let before = state.ready.len();
         state.ready.retain_mut(Opened::is_alive);
-        shared.pooled_died(&self.name, before - state.ready.len());
+        let died = before - state.ready.len();
+        if died > 0 {
+            // A proxy that refuses this one closes a connection only after its handshake.
+            state.paused_until = Instant::now() + POOL_RETRY_PAUSE;
+            shared.hop(&self.name, |hop| hop.died(died));
+        }
+    }
+
+    fn pause(&self) {
+        self.state().paused_until = Instant::now() + POOL_RETRY_PAUSE;
     }
 
     /// Closes the connections that are ready. Flows open their own from now on.
@@ -144,6 +156,9 @@ impl Pool {
             state.kept = false;
             return None;
         }
+        if Instant::now() < state.paused_until {
+            return Some(0);
+        }
         Some(self.choice.size.saturating_sub(state.ready.len() + opening))
     }
 
@@ -160,14 +175,11 @@ impl Pool {
 async fn keep(pool: Arc<Pool>, shared: Arc<Shared>) {
     let timeout = shared.config.limits.dial_timeout();
     let mut opening = JoinSet::new();
-    let mut paused_until = Instant::now();
     while let Some(missing) = pool.missing(&shared, opening.len()) {
-        if Instant::now() >= paused_until {
-            for _ in 0..missing {
-                let (pool, shared) = (pool.clone(), shared.clone());
-                let opened = async move { dial::open_hop(&shared, &pool.name, &pool.choice.address).await };
-                opening.spawn(tokio::time::timeout(timeout, opened));
-            }
+        for _ in 0..missing {
+            let (pool, shared) = (pool.clone(), shared.clone());
+            let opened = async move { dial::open_hop(&shared, &pool.name, &pool.choice.address).await };
+            opening.spawn(tokio::time::timeout(timeout, opened));
         }
         tokio::select! {
             () = pool.closed.cancelled() => {}
@@ -176,7 +188,7 @@ async fn keep(pool: Arc<Pool>, shared: Arc<Shared>) {
             Some(ended) = opening.join_next() => match ended {
                 Ok(Ok(Ok(opened))) => pool.put(opened),
                 // Flows say why the proxy cannot be reached, if they cannot reach it either.
-                _failed => paused_until = Instant::now() + POOL_RETRY_PAUSE,
+                _failed => pool.pause(),
             },
         }
     }

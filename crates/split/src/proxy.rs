@@ -64,13 +64,6 @@ impl Shared {
         count(self.counts().hops.entry(name.to_owned()).or_default());
     }
 
-    /// Counts connections to a next proxy that broke while they were ready.
-    pub(crate) fn pooled_died(&self, name: &str, count: usize) {
-        if count > 0 {
-            self.hop(name, |hop| hop.died(count));
-        }
-    }
-
     /// The index of the listener of an entrance, which a new configuration may have closed.
     fn entrance(&self, id: u64) -> Option<usize> {
         self.entrances.iter().position(|each| each.id == id)

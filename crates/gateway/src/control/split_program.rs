@@ -252,6 +252,14 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_ready_for_a_second_at_least() {
+        let check = |age_ms| config_of(&program(json!({"limits": {"pool_age_ms": age_ms}})), None).unwrap().check(true);
+        assert!(check(1_000).is_ok());
+        assert!(check(999).unwrap_err().to_string().contains("`pool_age_ms` is 999, and at least 1s"));
+        assert!(check(600_000).is_err());
+    }
+
+    #[test]
     fn a_token_that_is_no_hash_is_refused_and_not_repeated() {
         let listener = json!([{"listen": "127.0.0.1:0", "way": "connect", "tokens": {"ann": "my secret"}}]);
         let refusal = config_of(&program(json!({"listeners": listener})), None).unwrap_err();

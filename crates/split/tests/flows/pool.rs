@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 use tradewind_split::status::{Hop, Status};
 use tradewind_split::tls::HopTls;
 
@@ -170,13 +171,40 @@ async fn a_flow_whose_ready_connection_breaks_opens_another_and_loses_nothing() 
     assert!(hop(&status, "proxy-1").dead >= 1, "{status:?}");
 }
 
+/// Accepts connections as a proxy, and closes each after its handshake.
+async fn closing(identity: Arc<dyn HopTls>) -> SocketAddr {
+    let (listener, acceptor) = (TcpListener::bind(any()).await.unwrap(), TlsAcceptor::from(identity.server()));
+    let address = listener.local_addr().unwrap();
+    spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            spawn(acceptor.accept(tcp));
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_proxy_that_closes_all_connections_is_not_dialed_again_and_again() {
+    const FLOWS: u64 = 20;
+    let fleet = Fleet::new();
+    let exit = closing(fleet.identity("proxy-1")).await;
+    let destination = "127.0.0.1:1".parse().unwrap();
+    let entry = Running::start(entry_config(destination, exit, &pooled()), Some(fleet.identity("entry")));
+    for _ in 0..FLOWS {
+        let mut client = TcpStream::connect(entry.address).await.unwrap();
+        assert!(in_time(client.read(&mut [0])).await.is_err());
+    }
+    let status = entry.until(|status| hop(status, "proxy-1").dead > 0).await;
+    assert!(hop(&status, "proxy-1").dialed < 2 * FLOWS, "{status:?}");
+}
+
 #[tokio::test]
 async fn connections_are_closed_when_no_flow_comes_and_replaced_when_old() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let limits = json!({"pool": SIZE, "pool_idle_ms": 1, "pool_age_ms": 500_000});
     let idle = chain(listener.local_addr().unwrap(), 1, &limits);
     flow(&listener, &idle[0]).await;
-    let old = chain(listener.local_addr().unwrap(), 1, &json!({"pool": SIZE, "pool_age_ms": 1}));
+    let old = chain(listener.local_addr().unwrap(), 1, &json!({"pool": SIZE, "pool_age_ms": 1_000}));
     flow(&listener, &old[0]).await;
     old[0].until(|status| hop(status, "proxy-1").dialed > 2 * SIZE as u64).await;
     flow(&listener, &old[0]).await;
