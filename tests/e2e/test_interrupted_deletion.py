@@ -90,3 +90,28 @@ def test_a_resumed_deletion_counts_the_objects_that_were_deleted_before(
         assert (progress["objects_total"], progress["bytes_done"]) == (len(names), len(names))
         assert place.contents() == {}
         assert len(list(copy.rglob("[0-9x]*"))) == len(names)
+
+
+def test_a_resumed_flat_move_replaces_no_copy_whose_source_is_gone(command: Command, tmp_path: Path) -> None:
+    """All processes are killed once sources are deleted. Then an object that would get the name of one appears."""
+    with OddStore("s3") as store:
+        place, copy = OddPlace(store, command), tmp_path / "copy"
+        for name in ("x", "y"):
+            place.put(f"d/a/{name}", b"first")
+
+        def delete_and_kill() -> None:
+            store.objects.delete(place.bucket, "d/a/x")
+            for pid in command.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        deletes = [during("delete"), during("delete many")]
+        store.add(Rule(Call(delete_and_kill), when=lambda asking: any(each(asking) for each in deletes), count=1))
+        command.run("mv", "-r", "--flatten", f"{place.url}/d/", f"{copy}/", *place.flags("src")).expect(-signal.SIGKILL)
+        place.put("d/b/x", b"another")
+        place.put("d/b/z", b"new")
+        (job,) = command.jobs()
+        done = command.run("jobs", "resume", str(job["id"])).expect(0)
+        assert "1 already there" in done.stderr
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == {"x": b"first", "y": b"first", "z": b"new"}
+        assert place.contents() == {"d/b/x": b"another"}

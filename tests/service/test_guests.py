@@ -231,6 +231,19 @@ def test_a_place_that_cannot_be_written_fails_at_once(server: Server, sent: Path
         assert len(client.get("/v1/jobs").json()["jobs"]) == jobs
 
 
+def test_what_is_missing_or_empty_leaves_no_folder_and_no_hint_of_other_commands(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    done = tradewind(server, tmp_path, "send", str(tmp_path / "empty"), "dublin:nothing")
+    assert done.returncode == 1 and "nothing exists at" in done.stderr and "--allow-empty" not in done.stderr
+    (tmp_path / "own").mkdir()
+    for name in ("own", "own/new/below"):
+        done = tradewind(server, tmp_path, "receive", "dublin:missing", str(tmp_path / name))
+        assert done.returncode == 1 and "no such directory" in done.stderr
+    assert (tmp_path / "own").exists() and not list((tmp_path / "own").iterdir())
+
+
 @pytest.mark.slow
 def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from tradewind.engine.guest_programs import GuestPlace, guest_program
@@ -62,6 +63,7 @@ class GuestHost:
         Raises JobBusy, GatewayError, OSError.
         """
         self._client, self._place, self._binary = client, place, gateway or find_gateway()
+        self._made: list[str] = []
         self._make_folder()
         key = json.dumps([service, place.document(), site], sort_keys=True)
         guests = private_folder(state_folder(state_home()) / "guests")
@@ -142,7 +144,10 @@ class GuestHost:
                 self._client.change(job_id, "pause")
 
     def close(self) -> None:
-        """Let another process send or receive the same data."""
+        """Let another process send or receive the same data. Removes folders that it has made and that are empty."""
+        with suppress(OSError):
+            for folder in reversed(self._made):
+                os.rmdir(folder)
         self._lock.release()
 
     def program(self, proposed: Any, owner: str) -> dict[str, Any]:
@@ -168,8 +173,12 @@ class GuestHost:
         )
 
     def _make_folder(self) -> None:
+        """Make the folder of a destination, and remember which folders that made, the outermost first."""
         if self._place.side == "destination":
+            above = [self._place.path, *map(str, Path(self._place.path).parents)]
+            missing = [folder for folder in reversed(above) if not os.path.lexists(folder)]
             os.makedirs(self._place.path, exist_ok=True)
+            self._made = self._made or missing
 
     def _earlier_session(self) -> str | None:
         try:

@@ -41,11 +41,13 @@ from tradewind.state.schema import JOB_TABLES
 LOCK_FILE = "lock"
 #: File in which the lead writes the state of the job.
 STATUS_FILE = "status.json"
+#: SQLite file in which the lead keeps what it has copied. Its table `deletion` has a row once a move deletes sources.
+JOURNAL_FILE = "journal.sqlite"
 #: Lock file of the process that runs the job, from before it reads the ledger until its machines are gone. So only one
 #: process at a time writes the ledger and starts machines.
 CLIENT_LOCK_FILE = "client.lock"
 #: Files that a client or a lead opens in a job's folder.
-OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, STATUS_FILE, "journal.sqlite", "spent")
+OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, STATUS_FILE, JOURNAL_FILE, "spent")
 #: Marks a job's folder while `jobs cancel` stops the job: its owner must not advise the user to resume it.
 CANCELLING_FILE = "cancelling"
 #: A line per object in a job's folder, in the form of `--report`.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.compile import RunSettings, compile_programs
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
+from tradewind.engine.flat_moves import keeping_moved_copies
 from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import LaunchSpec
@@ -149,7 +150,7 @@ class RunStarter:
                 store_work_s=self._settings.get("store_work_s"),
                 dedup_window_bytes=self._settings.get("dedup_window_bytes"),
             )
-            self._push_programs(gateways, spec, run, plan)
+            self._push_programs(gateways, keeping_moved_copies(spec), run, plan)
             if self._adaptation is not None:
                 self._adaptation.begin(gateways, run)
         except BaseException:

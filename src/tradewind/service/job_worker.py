@@ -62,6 +62,8 @@ OWN = (StateError, JobBusy)
 INTERNAL_ERROR = "internal error of the service"
 #: Hint if machines may not get the keys of a store of the server.
 SHARING_HINT = "the operator can restart the service with --share-keys"
+#: Commands and options of a local user. The service has no `allow_empty`, and `tradewind ls` does not reach its sites.
+LOCAL_WORDS = ("tradewind jobs", "tradewind ls", "--allow-empty")
 #: State of a job after its run was drained, by its state before.
 DRAINED = {"pausing": "paused", "stopping": "waiting"}
 #: Pause after an error of the service itself.
@@ -407,5 +409,5 @@ def _ended_on_error(job: Job) -> Iterator[None]:
 
 
 def _service_hint(hint: str | None) -> str | None:
-    """Return a hint without the commands of a local user."""
-    return None if hint is None or "tradewind jobs" in hint else hint
+    """Return a hint, unless it names what only the command line of a local user has."""
+    return None if hint is None or any(words in hint for words in LOCAL_WORDS) else hint
