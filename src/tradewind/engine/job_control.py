@@ -129,7 +129,7 @@ class JobControl:
             except BaseException as error:
                 if lock is not None:
                     lock.release()
-                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
+                if not self.store.has_begun(job_id) and not isinstance(error, Interrupted):
                     self._give_up(job_id)
                 raise
 
