@@ -7,7 +7,6 @@ emulated EC2, whose instances boot here and download the program each time. Prin
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -15,10 +14,9 @@ import time
 from contextlib import ExitStack
 
 from benchmarks.measure import load
-from benchmarks.places import PLACES, two_stores
+from benchmarks.places import PLACES, run_benchmark, two_stores
 from testbed.faults.http import HttpProxy
 from testbed.faults.rules import Delay, Request, Rule
-from testbed.servers import InstallError, ServerError
 from testbed.servers.process import temporary_folder
 
 #: Objects of 1 kB. A page of a list has 1,000.
@@ -66,19 +64,5 @@ def _is_later_page(request: Request) -> bool:
     return request.method == "GET" and is_later and request.query.get("max-keys") != "1"
 
 
-def main() -> int:
-    """Measure one place."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.early", description="Measure an early start.")
-    parser.add_argument("place", choices=PLACES)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"pairs of runs (default: {ROUNDS})")
-    arguments = parser.parse_args()
-    try:
-        measure(arguments.place, arguments.rounds)
-    except (InstallError, ServerError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark("early", "Measure an early start.", measure, ROUNDS))

@@ -8,7 +8,6 @@ whose instances boot here and download the program each time. Prints Markdown. N
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -17,8 +16,7 @@ import time
 from contextlib import ExitStack
 
 from benchmarks.measure import load
-from benchmarks.places import PLACES, two_stores
-from testbed.servers import InstallError, ServerError
+from benchmarks.places import PLACES, run_benchmark, two_stores
 from testbed.servers.process import temporary_folder
 
 OBJECTS, OBJECT_BYTES = 20, 1_000_000
@@ -69,21 +67,5 @@ def measure(place: str, rounds: int) -> None:
     print(f"\n{OBJECTS} objects of {OBJECT_BYTES // 1_000_000} MB. Load {load()} at the end.")
 
 
-def main() -> int:
-    """Measure one place."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.first_byte", description="Measure cold and warm starts."
-    )
-    parser.add_argument("place", choices=PLACES)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"pairs of runs (default: {ROUNDS})")
-    arguments = parser.parse_args()
-    try:
-        measure(arguments.place, arguments.rounds)
-    except (InstallError, ServerError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark("first_byte", "Measure cold and warm starts.", measure, ROUNDS))

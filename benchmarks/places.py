@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.clouds.aws import aws_cloud
 from testbed.drive import Command
-from testbed.servers import Server, versitygw
+from testbed.servers import InstallError, Server, ServerError, versitygw
 from testbed.servers.versitygw import REGION
 from testbed.sshd import local_ssh_server
 from tradewind.gateway.binary import find_gateway
 
-__all__ = ["PLACES", "Place", "cloud", "hosts", "two_stores"]
+__all__ = ["PLACES", "Place", "cloud", "hosts", "run_benchmark", "two_stores"]
 
 SECRET = "benchmark-secret"
 #: A cost below this needs no agreement.
@@ -84,3 +86,17 @@ def two_stores(place: Place, folder: Path) -> Iterator[tuple[Server, Server]]:
         (one.folder / "data" / "bucket" / "data").mkdir(parents=True)
         (other.folder / "data" / "bucket" / "copy").mkdir(parents=True)
         yield one, other
+
+
+def run_benchmark(name: str, description: str, measure: Callable[[str, int], None], rounds: int) -> int:
+    """Measure one place, which the command line names, in a number of rounds. Return the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("place", choices=PLACES)
+    parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"pairs of runs (default: {rounds})")
+    arguments = parser.parse_args()
+    try:
+        measure(arguments.place, arguments.rounds)
+    except (InstallError, ServerError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -88,7 +88,7 @@ def test_a_move_keeps_all_sources_if_objects_get_one_name(
     there, here = place(kind), tree(tmp_path / "here", "c", "x/b", "z/b")
     words = ["mv", "-r", "--flatten", str(here), f"{there.url}/to", *there.flags("dst")]
     assert "no source is deleted, because several objects have one name" in command.run(*words).expect(4).stderr
-    # What the user does next must not write z/b over the only copy of x/b.
+    # The user's next command must not write z/b over the only copy of x/b.
     command.run(*words).expect(4)
     assert there.get("to/b") == b"x/b" and (here / "x/b").exists() and (here / "c").exists()
     command.run(*words, "--exclude", "/z").expect(0)

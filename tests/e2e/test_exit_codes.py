@@ -130,7 +130,7 @@ completion nosuch
 help nosuch
 """
 
-#: What is named does not exist: an object, a directory, a job, a fleet.
+#: Commands that name something that does not exist: an object, a directory, a job, a fleet.
 NOT_FOUND = """
 cp nosuch x
 cp -r nosuch x

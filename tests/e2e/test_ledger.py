@@ -55,10 +55,7 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     assert all(began_s - 1 <= use.launched_s < (use.ended_s or 0.0) <= time.time() + 1 for use in uses)
 
     # The gateways of these runs start but never become ready.
-    broken_binary = tmp_path / "broken-gateway"
-    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then echo no; exec sleep 60; fi\nexec {binary} "$@"\n')
-    broken_binary.chmod(0o755)
-    broken = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
+    broken = JobControl(state_dir=str(command.state), gateway=broken_gateway(tmp_path, "echo no; exec sleep 60"))
     failed_s = time.monotonic()
     for _ in range(3):
         with pytest.raises(GatewayError):
@@ -121,14 +118,19 @@ def test_compressed_bytes_cost_what_was_sent(command: Command, tmp_path: Path) -
     assert raw_bytes == sent_bytes["off"] > sent_bytes["lz4"] > sent_bytes["zstd:1"] > sent_bytes["zstd:9"]
 
 
+def broken_gateway(folder: Path, serve: str) -> str:
+    """Return a gateway program that runs this command of a shell instead of serving."""
+    path = folder / "broken-gateway"
+    binary = find_binary("tradewind-gateway")
+    path.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then {serve}; fi\nexec {binary} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_machines_that_do_not_become_ready_end_at_the_ceiling(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "source" / "large", MIB)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
-    binary = str(find_binary("tradewind-gateway"))
-    broken_binary = tmp_path / "broken-gateway"
-    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then exec sleep 600; fi\nexec {binary} "$@"\n')
-    broken_binary.chmod(0o755)
-    control = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
+    control = JobControl(state_dir=str(command.state), gateway=broken_gateway(tmp_path, "exec sleep 600"))
     # The ceiling is the cost of two machines for 2 s. Without it they would get 60 s.
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
     with pytest.raises(CeilingReached):
@@ -152,18 +154,14 @@ def test_the_cost_of_machines_that_never_became_ready_is_kept_and_counts_when_th
 ) -> None:
     write_large(tmp_path / "source" / "large", MIB)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
-    binary = str(find_binary("tradewind-gateway"))
-    broken_binary = tmp_path / "broken-gateway"
-    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then sleep 0.2; exit 3; fi\nexec {binary} "$@"\n')
-    broken_binary.chmod(0o755)
-    control = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
+    control = JobControl(state_dir=str(command.state), gateway=broken_gateway(tmp_path, "sleep 0.2; exit 3"))
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES)
     with pytest.raises(GatewayError):
         control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch)
     (job,) = control.jobs()
     first_usd = job.progress.cost_usd
     assert job.state == "failed" and first_usd > 0
-    mended = JobControl(state_dir=str(command.state), gateway=binary)
+    mended = JobControl(state_dir=str(command.state), gateway=str(find_binary("tradewind-gateway")))
     assert mended.resume(job.id).wait().summary.progress.cost_usd > first_usd
     assert (tmp_path / "copy" / "large").read_bytes() == (tmp_path / "source" / "large").read_bytes()
 

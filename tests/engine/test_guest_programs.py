@@ -1,4 +1,4 @@
-"""What a guest's gateway does is decided on its own host, whatever the service proposes."""
+"""A guest's own host decides what its gateway does, whatever the service proposes."""
 
 from __future__ import annotations
 

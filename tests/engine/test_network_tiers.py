@@ -88,6 +88,9 @@ def test_machines_have_the_configured_tier_unless_the_request_names_one() -> Non
     inside = Cloud("azure", (), {"routing": "internet", "public_address": False})
     for tier in (None, "standard"):
         assert fixed_tiers(Sites(clouds=(inside,)), catalog, tier)[azure] == "premium", "it has no address with a tier"
+    pods = Cloud("kubernetes", (str(azure),), {})
+    for wanted in (None, "best", "standard"):
+        assert fixed_tiers(Sites(clouds=(pods, *CLOUDS)), catalog, wanted)[azure] == "premium", "pods choose no tier"
 
 
 def test_a_plan_has_the_tiers_that_are_fixed() -> None:

@@ -51,8 +51,8 @@ List jobs, show one, or act on one:
            stay, and jobs with a machine or fleet that has not ended. The setting jobs_prune_after does this after each
            transfer
 States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or
-a stall, or its process was killed; in a failed job some objects failed, or its machines cost something and never began.
-These and paused jobs can be resumed."""
+a stall, or its process was killed; in a failed job some objects failed, or its start failed after its machines cost
+something. These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
   tradewind jobs list --state failed --state interrupted --newer 7d

@@ -29,7 +29,7 @@ NAMES_MAX = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class ObjectRemoval:
-    """What all deletions of one command have in common. `mute` discards their output, but not their errors."""
+    """Options of all deletions of one command. `mute` discards their output, but not their errors."""
 
     gateway: str | None
     access: Access

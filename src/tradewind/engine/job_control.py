@@ -29,6 +29,7 @@ from tradewind.errors import (
     JobBusy,
     JobUnreadable,
     StateError,
+    TradewindError,
     UsageError,
 )
 from tradewind.fleet.given import GivenCredentials, surroundings
@@ -128,19 +129,21 @@ class JobControl:
             except BaseException as error:
                 if lock is not None:
                     lock.release()
-                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
+                if not self.store.has_begun(job_id) and not isinstance(error, Interrupted):
                     self._give_up(job_id)
                 raise
 
     def _give_up(self, job_id: str) -> None:
         """Forget a new job whose lead has not started: there is no upload to abort, and nothing to resume.
 
-        But a job whose machines have cost something keeps its record, and a resumed one its ceiling.
+        But a job whose machines have cost something keeps its record, and a resumed one its ceiling. An error here does
+        not replace that of the start.
         """
-        if self._has_cost(job_id):
-            self.store.set_start_failed(job_id)
-        else:
-            self.store.forget(job_id)
+        with suppress(TradewindError, OSError):
+            if self._has_cost(job_id):
+                self.store.set_start_failed(job_id)
+            else:
+                self.store.forget(job_id)
 
     def _has_cost(self, job_id: str) -> bool:
         """Return whether the recorded ledger of a job has a cost, or cannot be read."""
@@ -182,8 +185,9 @@ class JobControl:
         except BaseException as error:
             lock.release()
             is_start = not isinstance(error, Interrupted) and not self.store.has_begun(job_id)
-            if is_start and self.store.load(job_id).state == "interrupted":
-                self.store.set_start_failed(job_id)
+            with suppress(TradewindError, OSError):  # It does not replace the error of the start.
+                if is_start and self.store.load(job_id).state == "interrupted":
+                    self.store.set_start_failed(job_id)
             raise
 
     def _resume(

@@ -36,7 +36,7 @@ def start_sky(path: str, state_dir: str | None, *, detached: bool) -> Sky:
 
 
 def running_sky(path: str, state_dir: str | None) -> Sky:
-    """Return the sky of a file. Raises SkyFileError if there is no such file, SkyError if it is not running."""
+    """Return the sky of a file. Raises SkyFileError without such a file, SkyError if the sky is not running."""
     sky = _attached(Path(path), state_dir)
     if sky is None and not os.path.exists(path):
         raise SkyFileError(f"{path}: No such file or directory", hint="the format: docs/reference/sky.md")

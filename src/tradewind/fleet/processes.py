@@ -21,10 +21,10 @@ from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.process_table import MACHINE_VARIABLE, mark_of, marked_processes
 from tradewind.fleet.provider import (
     FLEET_TAG,
-    KEY_TAG,
     NAME_TAG,
     CallRefused,
     Ended,
@@ -136,12 +136,8 @@ class ProcessProvider(ABC):
             }
 
             def begin(order: LaunchOrder) -> LaunchResult | Placement:
-                for machine in there[order.fleet_id]:
-                    if machine.tags.get(KEY_TAG) == order.key:
-                        return LaunchResult(order, machine)
-                    if machine.name == order.name:
-                        words = f"fleet {order.fleet_id} has another machine {order.name}"
-                        return LaunchResult(order, refusal=Refusal("bad request", words))
+                if (known := known_machine(order, there[order.fleet_id])) is not None:
+                    return known
                 try:
                     placement = self._place(order, taken[order.fleet_id])
                 except CallRefused as error:

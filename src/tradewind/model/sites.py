@@ -189,12 +189,15 @@ class Sites:
     def network_tier(self, region: Region, wanted: NetworkTierChoice | None) -> NetworkTier | None:
         """Return the only network tier that machines in a region may have; None if a plan may choose one as `wanted`.
 
-        Nothing changes the tier of the user's own hosts: the premium tier is assumed.
+        Nothing changes the tier of the user's own hosts, nor that of pods in a cloud's region: the premium tier is
+        assumed.
         """
         if str(region) in self.hosts.regions:
             return "premium"
         cloud = next((cloud for cloud in self.clouds if cloud.has(str(region))), None)
-        return None if cloud is None else cloud.network_tier(wanted)
+        if cloud is None:
+            return None
+        return cloud.network_tier(wanted) if cloud.kind == region.provider else "premium"
 
     def describe(self) -> str:
         """Return the places in words: `hosts in site:lab; aws in all regions`."""

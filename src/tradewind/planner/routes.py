@@ -95,7 +95,7 @@ def figures(
     pools = network.pool_of_option
     counts = {k: n for k, n in _machines(point).items() if int(pools[k]) in used}
     limit = {pool: network.connections_per_machine * n for pool, n in _per_pool(pools, counts).items()}
-    # Of two links that differ in the network tier, the machines of a pool serve one.
+    # The machines of a pool serve one of two links that differ in the network tier.
     served = formulation.links[network.served(point.solution.machines, formulation.links)]
     ends = zip(network.pool_of_links(served), network.head[served], served, strict=True)
     position = {(int(pool), int(head)): int(e) for pool, head, e in ends}

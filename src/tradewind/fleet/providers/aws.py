@@ -26,9 +26,9 @@ from tradewind.fleet.aws.instances import OURS, instance_script, is_public, mach
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.provider import (
     FLEET_TAG,
-    KEY_TAG,
     Billing,
     CallRefused,
     Ended,
@@ -197,7 +197,7 @@ class AwsProvider:
             zip(regions, each_of(regions, lambda region: self._listed_in(region, [OURS, LIVING])), strict=True)
         )
         living = [machine for region in regions for machine in listed[region]]
-        known = {order.key: _known(order, living) for order in possible}
+        known = {order.key: known_machine(order, living) for order in possible}
         fresh = [order for order in possible if known[order.key] is None]
         for order in possible:
             self._used.setdefault(order.fleet_id, set()).add(_name(order.region))
@@ -537,19 +537,6 @@ def _vcpus(instance: Mapping[str, Any], known: Sequence[MachineOffer]) -> int:
         return int(options["CoreCount"]) * int(options.get("ThreadsPerCore", 1))
     vcpus = {offer.machine.name: offer.machine.vcpus for offer in known}
     return vcpus.get(str(instance.get("InstanceType")), 1)
-
-
-def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
-    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
-    for machine in living:
-        if machine.ended or machine.tags.get(FLEET_TAG) != order.fleet_id:
-            continue
-        if machine.tags.get(KEY_TAG) == order.key:
-            return LaunchResult(order, machine)
-        if machine.name == order.name:
-            words = f"fleet {order.fleet_id} has another machine {order.name}"
-            return LaunchResult(order, refusal=Refusal("bad request", words))
-    return None
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:

@@ -33,6 +33,7 @@ from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import programs_from_document, user_data
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.earlier_orders import taken_name
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,
@@ -179,8 +180,7 @@ class AzureProvider:
             elif vm.tags.get(KEY_TAG) == order.key:
                 return LaunchResult(order, self._listing.described(vm, self._listing.interfaces()))
             else:
-                words = f"fleet {order.fleet_id} has another machine {order.name}"
-                return LaunchResult(order, refusal=Refusal("bad request", words))
+                return taken_name(order)
         return None
 
     def _address(self, order: LaunchOrder) -> Refusal | None:

@@ -26,6 +26,7 @@ from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
 from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
@@ -204,7 +205,7 @@ class GcpProvider:
         there = [instance for instance in self._api.aggregated("instances", OURS) if is_ours(instance)]
         self._delete_stopped(there)
         living = [machine for machine in map(self._machine, there) if not machine.ended]
-        known = [_known(order, living) or self._impossible(order) for order in orders]
+        known = [known_machine(order, living) or self._impossible(order) for order in orders]
         fresh = [order for order, result in zip(orders, known, strict=True) if result is None]
         scripts = {order.key: self._script(order) for order in fresh}
         for order in {order.fleet_id: order for order in fresh}.values():
@@ -478,19 +479,6 @@ class GcpProvider:
                 how = "its VM has shut down"
             self._looks[machine.id] = time.monotonic(), how
         return how
-
-
-def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
-    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
-    for machine in living:
-        if machine.tags.get(FLEET_TAG) != order.fleet_id:
-            continue
-        if machine.tags.get(KEY_TAG) == order.key:
-            return LaunchResult(order, machine)
-        if machine.name == order.name:
-            words = f"fleet {order.fleet_id} has another machine {order.name}"
-            return LaunchResult(order, refusal=Refusal("bad request", words))
-    return None
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> GcpProvider:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tradewind.errors import GatewayError
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.kubernetes.calls import ClusterCalls, require_lightkube
 from tradewind.fleet.kubernetes.machines import Found, is_ours, is_pod_of, job_of, machine_of
 from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
@@ -27,7 +28,6 @@ from tradewind.fleet.kubernetes.refusals import of_event
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,
-    KEY_TAG,
     CallRefused,
     Ended,
     Home,
@@ -215,7 +215,7 @@ class KubernetesProvider:
         ]
         placed = []
         for order in orders:
-            known = _known_machine(order, living) or _impossible(order)
+            known = known_machine(order, living) or _impossible(order)
             if known is not None:
                 if known.machine is not None and known.machine.zone is not None:
                     self._used.setdefault(order.fleet_id, set()).add(known.machine.zone)
@@ -439,19 +439,6 @@ def _why_no_pod(member: _Member, name: str) -> Refusal | None:
     events = member.calls.events(name)
     told = (of_event(member.cluster.context, one.get("reason") or "", one.get("message") or "") for one in events)
     return next((refusal for refusal in told if refusal is not None), None)
-
-
-def _known_machine(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
-    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
-    for machine in living:
-        if machine.tags.get(FLEET_TAG) != order.fleet_id:
-            continue
-        if machine.tags.get(KEY_TAG) == order.key:
-            return LaunchResult(order, machine)
-        if machine.name == order.name:
-            words = f"fleet {order.fleet_id} has another machine {order.name}"
-            return LaunchResult(order, refusal=Refusal("bad request", words))
-    return None
 
 
 def _impossible(order: LaunchOrder) -> LaunchResult | None:

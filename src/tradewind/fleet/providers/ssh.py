@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,
@@ -43,7 +44,7 @@ from tradewind.fleet.running import find_process
 from tradewind.fleet.ssh.access import SshAccess
 from tradewind.fleet.ssh.connection import COMMAND_S, Connection
 from tradewind.fleet.ssh.marks import folder_id, machine_of, mark_of, parsed_object
-from tradewind.fleet.ssh.refusals import fitting_program, known_machine, no_place, refusal_of_start
+from tradewind.fleet.ssh.refusals import fitting_program, no_place, refusal_of_start
 from tradewind.gateway.binary import GatewayProgram, gateway_program
 from tradewind.model.hosts import SshHost, SshHosts, hosts_from_document, in_region
 from tradewind.model.records import replace

@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tradewind.errors import GatewayError
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused, LaunchOrder, LaunchResult, Machine, Refusal
+from tradewind.fleet.provider import CallRefused, Machine, Refusal
 from tradewind.gateway.binary import PROGRAMS_VARIABLE, GatewayProgram, portable_gateways
 from tradewind.model.hosts import SshHost
 
-__all__ = ["fitting_program", "known_machine", "no_place", "refusal_of_start"]
-
-
-def known_machine(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
-    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
-    for machine in living:
-        if machine.tags.get(FLEET_TAG) != order.fleet_id:
-            continue
-        if machine.tags.get(KEY_TAG) == order.key:
-            return LaunchResult(order, machine)
-        if machine.name == order.name:
-            words = f"fleet {order.fleet_id} has another machine {order.name}"
-            return LaunchResult(order, refusal=Refusal("bad request", words))
-    return None
+__all__ = ["fitting_program", "no_place", "refusal_of_start"]
 
 
 def no_place(
