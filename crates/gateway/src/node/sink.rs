@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;
-pub(super) use proof::{hold_same, parts_md5_tag};
+pub(super) use proof::{parts_md5_tag, same_bytes};
 use refused_tags::{TagPath, without_refused_tags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
