@@ -368,7 +368,10 @@ impl Sink {
             Err(failure) => {
                 let (checksums, again) = (&checksums, place.again || tries.load(Ordering::Relaxed) > 1);
                 let wanted = Wanted { size_bytes, checksums, payload: None, parts: &parts, again };
-                self.unless_met(target, &place, wanted, failure).await?
+                let written = self.unless_met(target, &place, wanted, failure).await?;
+                // Another upload may have written the object. If the abort fails, `jobs cancel` finds this one.
+                drop(self.abort(place.target, &place.key, &upload).await);
+                written
             }
         };
         if let Some(since) = sweep_since_unix_ms {
