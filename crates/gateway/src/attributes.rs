@@ -77,7 +77,8 @@ pub fn content_type_of(name: &str) -> Option<&'static str> {
     mime_guess::from_ext(extension).first_raw()
 }
 
-fn keeps_attributes(store: &dyn Store) -> bool {
+/// Returns whether the store keeps attributes with its objects.
+pub fn keeps_attributes(store: &dyn Store) -> bool {
     !store.url().starts_with("file:")
 }
 

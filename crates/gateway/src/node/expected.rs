@@ -1,14 +1,15 @@
 //! Handles writes whose destination was not in the expected state.
 //!
 //! The store refused the write and changed nothing. One cause is an earlier attempt of ours that has written the
-//! object, but whose answer was lost: then the right object is there, which counts as success. Otherwise another
-//! program has written or removed it, or the lead had guessed wrong: then the lead learns what is there and orders the
-//! write again. The sink never decides what to replace: the object it sees may come from a later attempt, which an
-//! earlier one must not undo.
+//! object, but whose answer was lost: then the right object is there, by its description or by its bytes, which counts
+//! as success. Otherwise another program has written or removed it, or the lead had guessed wrong: then the lead learns
+//! what is there and orders the write again. The sink never decides what to replace: the object it sees may come from a
+//! later attempt, which an earlier one must not undo.
 
-use super::sink::{Sink, Target, hold_same, parts_md5_tag, written_as};
+use super::sink::{Sink, Target, parts_md5_tag, same_bytes, written_as};
 use super::work::{Failure, Leaves, WholePlace};
-use tradewind_store::{Attributes, Checksums, Expect, ObjectInfo, PartTag, Payload, PutOptions, Written};
+use crate::attributes::keeps_attributes;
+use tradewind_store::{Attributes, Checksums, Expect, ObjectInfo, PartTag, Payload, Precondition, PutOptions, Written};
 
 /// The intended write.
 pub(super) struct Wanted<'a> {
@@ -42,10 +43,31 @@ impl Sink {
             Err(_) => return Err(Failure::unmet(&url, Leaves::Unknown)),
         };
         match now {
-            Some(now) if wanted.is_there_as(&now, &place.options) => Ok(written_as(now)),
+            Some(now) if self.is_ours(target, place, &wanted, &now).await => Ok(written_as(now)),
             now if wanted.is_copy() && expect.is_met_by(now.as_ref()) => Err(failure),
             now => Err(Failure::unmet(&url, Leaves::Seen(Expect::seen(now.as_ref())))),
         }
+    }
+
+    /// Returns whether an object is the one that an earlier attempt of ours has written. Where nothing was there before
+    /// and the store states no checksum to compare, the object is read. One that cannot be read counts as another
+    /// writer's.
+    async fn is_ours(&self, target: &Target, place: &WholePlace, wanted: &Wanted<'_>, now: &ObjectInfo) -> bool {
+        let options = keeps_attributes(target.store.as_ref()).then_some(&place.options);
+        if let Some(is_there) = wanted.is_there_as(now, options) {
+            return is_there;
+        }
+        let has_sums = *wanted.checksums != Checksums::default();
+        if wanted.is_copy() || !has_sums || place.options.expect != Some(Expect::Absent) {
+            return false;
+        }
+        let read = self.read_back(target, &place.key, &Precondition::exact(now)).await;
+        if !read.is_ok_and(|(read, _)| wanted.checksums.agrees_with(&read) == Some(true)) {
+            return false;
+        }
+        // The earlier attempt may not have got to this.
+        let sync = |_| target.store.sync(&place.key);
+        !place.options.durable || target.run("sync", &place.key, None, sync).await.is_ok()
     }
 }
 
@@ -60,10 +82,15 @@ impl Wanted<'_> {
         failure.kind == "precondition_failed" || self.is_copy() && failure.kind == "not_found"
     }
 
-    fn is_there_as(&self, now: &ObjectInfo, options: &PutOptions) -> bool {
+    /// Returns whether this describes the write of an earlier attempt; `None` if nothing is there to compare the bytes.
+    /// `options` is `None` if the store keeps no attributes.
+    fn is_there_as(&self, now: &ObjectInfo, options: Option<&PutOptions>) -> Option<bool> {
+        let has_attributes = || options.is_none_or(|options| states(options, now));
+        if !self.again || now.size_bytes != self.size_bytes || !has_attributes() {
+            return Some(false);
+        }
         let same_parts = parts_md5_tag(self.parts).is_some_and(|tag| now.etag.as_deref() == Some(&tag));
-        let same_bytes = || hold_same(self.checksums, &now.checksums, self.payload);
-        self.again && now.size_bytes == self.size_bytes && (same_parts || same_bytes()) && states(options, now)
+        same_parts.then_some(true).or_else(|| same_bytes(self.checksums, &now.checksums, self.payload))
     }
 }
 
@@ -86,6 +113,9 @@ fn states(options: &PutOptions, now: &ObjectInfo) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::drops::{Ends, KEY, block_on, content, payload, whole_place};
+    use tradewind_contract::VerifyMode;
+    use tradewind_wire::Fault;
 
     fn wanted(checksums: &Checksums, again: bool) -> Wanted<'_> {
         Wanted { size_bytes: 1, checksums, payload: None, parts: &[], again }
@@ -96,18 +126,48 @@ mod tests {
         let sums = Checksums { crc32c: Some(1), ..Checksums::default() };
         let now = ObjectInfo { size_bytes: 1, checksums: sums, ..ObjectInfo::default() };
         let options = PutOptions::default();
-        assert!(wanted(&sums, true).is_there_as(&now, &options));
-        assert!(!wanted(&sums, false).is_there_as(&now, &options), "nobody of us can have written it");
+        let is_there =
+            |wanted: &Wanted<'_>, now: &ObjectInfo, options: &PutOptions| wanted.is_there_as(now, Some(options));
+        assert_eq!(is_there(&wanted(&sums, true), &now, &options), Some(true));
+        assert_eq!(is_there(&wanted(&sums, false), &now, &options), Some(false), "nobody of us can have written it");
         let other = Checksums { crc32c: Some(2), ..Checksums::default() };
-        assert!(!wanted(&other, true).is_there_as(&now, &options));
+        assert_eq!(is_there(&wanted(&other, true), &now, &options), Some(false));
         let longer = ObjectInfo { size_bytes: 2, ..now.clone() };
-        assert!(!wanted(&sums, true).is_there_as(&longer, &options));
+        assert_eq!(is_there(&wanted(&sums, true), &longer, &options), Some(false));
         let typed = Attributes { content_type: Some("a/b".into()), ..Attributes::default() };
         let typed = PutOptions { attributes: typed, ..PutOptions::default() };
-        assert!(!wanted(&sums, true).is_there_as(&now, &typed));
+        assert_eq!(is_there(&wanted(&sums, true), &now, &typed), Some(false));
+        assert_eq!(wanted(&sums, true).is_there_as(&now, None), Some(true), "the store keeps no attributes");
         let tagged = PutOptions { tags: [("a".into(), "b".into())].into(), ..PutOptions::default() };
-        assert!(!wanted(&sums, true).is_there_as(&now, &tagged));
-        let silent = ObjectInfo { checksums: Checksums::default(), ..now };
-        assert!(!wanted(&sums, true).is_there_as(&silent, &options), "a length alone says too little");
+        assert_eq!(is_there(&wanted(&sums, true), &now, &tagged), Some(false));
+        let silent = ObjectInfo { checksums: Checksums::default(), ..now.clone() };
+        assert_eq!(is_there(&wanted(&sums, true), &silent, &options), None, "a length alone says too little");
+    }
+
+    #[test]
+    fn an_object_at_a_store_without_checksums_is_read_to_find_out_whose_it_is() {
+        let other: Vec<u8> = content().iter().map(|byte| byte ^ 1).collect();
+        let absent = || Some(Expect::Absent);
+        for (there, again, expect, is_ours) in [
+            (content(), true, absent(), true),
+            (content(), false, absent(), false),
+            (content(), true, Some(Expect::seen(Some(&ObjectInfo::default()))), false),
+            (other, true, absent(), false),
+            (content()[1..].to_vec(), true, absent(), false),
+        ] {
+            block_on(async {
+                let (ends, whole) = (Ends::new(), payload(&content()));
+                ends.to.write(KEY, &there);
+                let mut place = whole_place(KEY, VerifyMode::Auto, true);
+                place.options.expect = expect;
+                place.options.attributes.content_type = Some("a/b".to_owned());
+                let (sums, size_bytes) = (Checksums::of_segments(whole.segments()), whole.len());
+                let wanted = Wanted { size_bytes, checksums: &sums, payload: Some(&whole), parts: &[], again };
+                let refused = Failure::new(Fault::Unavailable, "precondition_failed", "it exists");
+                let met = ends.sink.unless_met(&ends.sink.targets[0], &place, wanted, refused).await;
+                assert_eq!(met.is_ok(), is_ours, "{again} {met:?}");
+                assert!(met.is_ok_and(|written| written.size_bytes == Some(size_bytes)) || !is_ours);
+            });
+        }
     }
 }

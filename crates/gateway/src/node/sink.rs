@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;
-pub(super) use proof::{hold_same, parts_md5_tag};
+pub(super) use proof::{parts_md5_tag, same_bytes};
 use refused_tags::{TagPath, without_refused_tags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -368,7 +368,10 @@ impl Sink {
             Err(failure) => {
                 let (checksums, again) = (&checksums, place.again || tries.load(Ordering::Relaxed) > 1);
                 let wanted = Wanted { size_bytes, checksums, payload: None, parts: &parts, again };
-                self.unless_met(target, &place, wanted, failure).await?
+                let written = self.unless_met(target, &place, wanted, failure).await?;
+                // Another upload may have written the object. If the abort fails, `jobs cancel` finds this one.
+                drop(self.abort(place.target, &place.key, &upload).await);
+                written
             }
         };
         if let Some(since) = sweep_since_unix_ms {

@@ -107,7 +107,7 @@ impl Sink {
 
     /// Reads the object that was `written`. Returns its checksums and the store's description of it. Does not read an
     /// object of another writer.
-    pub(super) async fn read_back(
+    pub(in crate::node) async fn read_back(
         &self,
         target: &Target,
         key: &str,
@@ -165,11 +165,11 @@ pub(crate) fn written_as(now: ObjectInfo) -> Written {
     Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
 }
 
-/// Returns whether the computed checksums equal the store's, wherever both exist. `payload` has the bytes, if they are
-/// here.
-pub(in crate::node) fn hold_same(computed: &Checksums, stated: &Checksums, payload: Option<&Payload>) -> bool {
+/// Returns whether the computed checksums equal the store's, wherever both exist; `None` if none does. `payload` has the
+/// bytes, if they are here.
+pub(in crate::node) fn same_bytes(computed: &Checksums, stated: &Checksums, payload: Option<&Payload>) -> Option<bool> {
     let computed = payload.map_or(*computed, |payload| with_md5(*computed, stated, payload));
-    computed.agrees_with(stated) == Some(true)
+    computed.agrees_with(stated)
 }
 
 /// Adds the MD5 if the store states nothing else.
