@@ -74,6 +74,7 @@ impl Ends {
             seal: Some(seal::of_tests()),
             taken: Taken::default(),
             window: Window::new(0),
+            counts: Default::default(),
             tasks: tasks.clone(),
         });
         let attempts = Attempts::new(&limits);

@@ -230,6 +230,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         seal: None,
         taken: Taken::default(),
         window: Window::new(0),
+        counts: Default::default(),
         tasks: tasks.clone(),
     });
     let attempts = Attempts::new(&limits);
