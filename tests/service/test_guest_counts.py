@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +123,17 @@ def test_a_host_that_says_nothing_is_charged_for_what_was_written(
                 client.post(f"/v1/jobs/{client.get('/v1/jobs').json()['jobs'][0]['id']}/cancel")
         return []
 
+    honest = guest_host._GuestRun._answer
+
+    def gone_at_drain(run: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+        if asked["kind"] != "drain":
+            return honest(run, asked)
+        run._failure = "it is gone"
+        return {}
+
     lie(server, tmp_path, monkeypatch)
     monkeypatch.setattr(guest_host, "_first_events", silent)
+    monkeypatch.setattr(guest_host._GuestRun, "_answer", gone_at_drain)
     assert main(["send", "--service", server.url, str(tmp_path / "silent"), "dublin:silent"]) != 0
     job = latest_job(server)
     assert job["state"] == "cancelled" and job["receipt"]["progress"]["bytes_done"] == 2_000_000
