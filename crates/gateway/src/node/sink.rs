@@ -21,7 +21,7 @@ use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
 };
 use bytes::Bytes;
-use counts::Counts;
+pub use counts::Counts;
 use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;

@@ -17,7 +17,7 @@ use crate::node::replay::Taken;
 use crate::node::reply::Peers;
 use crate::node::scope::{ReadScope, WriteScope};
 use crate::node::seal::Seal;
-use crate::node::sink::{Sink, Target};
+use crate::node::sink::{Counts, Sink, Target};
 use crate::node::source::Source;
 use crate::node::table::RouteTable;
 use crate::tls::Security;
@@ -193,7 +193,7 @@ impl<'a> Building<'a> {
             seal: self.seal.clone(),
             taken: Taken::default(),
             window: Window::new(program.limits.dedup_window_bytes),
-            counts: Default::default(),
+            counts: Counts::default(),
             tasks: self.tasks.clone(),
         })))
     }
