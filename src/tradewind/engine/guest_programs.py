@@ -23,7 +23,7 @@ __all__ = ["GuestPlace", "guest_program"]
 
 @dataclass(frozen=True)
 class GuestPlace:
-    """What the user lends to a job: one file, or everything below a folder, to read (`source`) or to write.
+    """Place that the user lends to a job: one file, or everything below a folder, to read (`source`) or to write.
 
     `path` is absolute. It is the folder of a single file that is received; `name` is the file's.
     """

@@ -34,7 +34,7 @@ class Access:
     role: str | None = None
     is_given: bool = False
     has_guest: bool = False
-    """Whether a place of a guest is allowed: its own gateway reads or writes there, whatever the job says."""
+    """True if a place of a guest is allowed: its own gateway reads or writes there, whatever the job says."""
 
 
 @dataclass(frozen=True, slots=True)
