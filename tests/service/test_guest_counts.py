@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.service.guest_hosts import surroundings, with_dublin
 from tests.service.server import Server
-from tests.service.test_guests import surroundings
 from tradewind.cli.main import main
 from tradewind.engine import guest_host, guest_programs
 from tradewind.fleet.sink_counts import SinkCounts
@@ -20,23 +20,18 @@ from tradewind.model.event import HopActivity, Progress
 from tradewind.model.program import Program
 from tradewind.model.records import replace
 
-#: Price of a GB of the tariff in these tests, in millionths of a USD, and so of a KB in thousandths of one.
-USD_MICROS_PER_GB = 1_000_000_000
+#: Price of a GB in these tests: a millionth of a USD for each byte.
+USD_MICROS_PER_GB = 10**9
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("guest-counts")
-    server = Server(folder, "--site", f"dublin={folder / 'data' / 'dublin'}")
-    server.start()
-    try:
+    with with_dublin(tmp_path_factory.mktemp("guest-counts")) as server:
         with server.client() as admin:
             tiers = [{"from_quantity": 0, "usd_micros_per_unit": USD_MICROS_PER_GB}]
             tariff = {"name": "base", "unit": "GB", "tiers": tiers}
             assert admin.put("/v1/tariffs", json={"tariffs": [tariff]}).status_code == 200
         yield server
-    finally:
-        server.kill()
 
 
 def understated(waiting: Sequence[str]) -> list[str]:
