@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.service.guest_hosts import (
@@ -20,7 +19,7 @@ from tests.service.guest_hosts import (
     surroundings,
     with_dublin,
 )
-from tests.service.server import WAIT_S, Server
+from tests.service.server import WAIT_S, Server, until
 from tradewind.cli.main import main
 from tradewind.engine import guest_programs
 from tradewind.errors import GatewayLost
@@ -80,7 +79,7 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
             if second is not None:
                 second.kill()
         assert admin.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
-        until_cancelled(admin, job_id)
+        until(admin, job_id, "cancelled")
         late = joined(tmp_path, "late", grant["join"])
         try:
             assert "refused" in until_logged(tmp_path / "late.log", "not enrolled yet")  # Its fleet is gone.
@@ -134,10 +133,7 @@ def test_a_guest_says_only_what_a_lead_says(server: Server) -> None:
         assert answer.status_code == 200 and answer.json()["events"] == 1
         failure = {**report, "failure": "\x00\x1b[2Jits host is gone"}
         assert client.post(f"/v1/jobs/{job_id}/guest/exchange", json=failure).status_code == 410
-        deadline_s = time.monotonic() + WAIT_S
-        while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        job = until(client, job_id, "failed")
         assert "[2Jits host is gone" in job["error"] and job["error"].isprintable()
         assert client.get("/healthz").json()["status"] == "ok"
 
@@ -156,13 +152,6 @@ def until_logged(log: Path, words: str) -> str:
         assert time.monotonic() < deadline_s, text
         time.sleep(0.05)
     return text
-
-
-def until_cancelled(client: httpx.Client, job_id: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while client.get(f"/v1/jobs/{job_id}").json()["state"] != "cancelled":
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
