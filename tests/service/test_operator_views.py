@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.service.server import Server, submit, until
-from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 
 LOCAL = "site:local>site:local"
@@ -58,7 +58,8 @@ def test_links_have_their_limits_bans_and_load(server: Server) -> None:
 
 
 def test_fleets_have_their_machines_jobs_and_cost(server: Server) -> None:
-    journal, warm = FleetJournal(server.state / "engine"), new_fleet_id()
+    # Fleets are listed by id, and those of one second in any order.
+    journal, warm = FleetJournal(server.state / "engine"), "20260101-000000-0a1b2c3d"
     journal.open(warm, "warm", {"kind": "local"}, {"one": "site:a"})
     kept = {"one": WarmMachine("site:a", type="large", usd_per_s=0.5)}
     WarmBook(journal).keep(warm, Keeping(300, time.time() + 900, kept))

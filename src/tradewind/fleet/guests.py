@@ -28,8 +28,12 @@ from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 from tradewind.errors import GuestAbsent, TradewindError
-from tradewind.gateway.client import REQUEST_S
+from tradewind.fleet.sink_counts import SinkMeter
+from tradewind.fleet.sockets import MACHINES, ControlFolder
+from tradewind.gateway.client import REQUEST_S, GatewayClient
 from tradewind.gateway.owner import Join
+from tradewind.model.document import to_document
+from tradewind.model.event import Progress
 from tradewind.model.files import private_folder
 from tradewind.model.guest import GUEST_JOIN_S, GUEST_SILENCE_S
 
@@ -100,8 +104,14 @@ class GuestDesk:
         self._number = 0
         self._events: deque[bytes] = deque()
         self._received = 0
+        self._folder = folder
         self._state_dir: str | None = None
         self._status_s = 0.0
+        #: The sink's own counts, and its control address, while a guest sends.
+        self._meter: SinkMeter | None = None
+        self._controls: ControlFolder | None = None
+        self._progress: Mapping[str, Any] = to_document(Progress())
+        self._summary: Mapping[str, Any] | None = None
         self._ending: str | None = None
         self._server = _listen(private_folder(folder) / join.name, self)
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name=f"guest {guest}", daemon=True).start()
@@ -136,6 +146,8 @@ class GuestDesk:
 
         `first` is the number of events before `events`. Raises DeskOver.
         """
+        if self._meter is not None and any(json.loads(line)["event"] == "done" for line in events):
+            self._meter.count()
         with self._changed:
             self._require_session(session)
             self._seen_s = time.monotonic()
@@ -150,9 +162,9 @@ class GuestDesk:
 
     def _take(self, events: Sequence[bytes]) -> None:
         for line in events[: max(0, EVENTS_HELD_MAX - len(self._events))]:
-            self._see(line)
-            self._events.append(line)
             self._received += 1
+            if self._summary is None:
+                self._events.append(self._seen(line))
 
     def asked(self, session: str) -> list[dict[str, Any]]:
         """Return the requests that the client has not answered. Raises DeskOver."""
@@ -182,10 +194,24 @@ class GuestDesk:
         """Return whether the guest should have joined by now, and has not."""
         return self._version is None and time.monotonic() - self._opened_s > AWAITED_S
 
+    def count_last(self) -> bool:
+        """Record what the sink has written, before it is ended. Return whether the guest sends."""
+        if self._meter is None:
+            return False
+        self._meter.count()
+        with self._changed, suppress(OSError):  # A full disk must not keep the machines.
+            if self._meter.has_written or self._summary is not None:
+                self._write_status()
+        return True
+
     def close(self) -> None:
         """End the desk: the client's next request is refused."""
         with self._changed:
             self._end("the run has ended")
+        if self._meter is not None:
+            self._meter.close()
+        if self._controls is not None:
+            self._controls.close()
         if _desks.get(self._guest) is self:
             del _desks[self._guest]
         self._server.shutdown()
@@ -204,7 +230,7 @@ class GuestDesk:
             number = self._number
             document = json.loads(body) if body else None
             if kind == "program" and document is not None and document.get("lead") is not None:
-                self._state_dir = document["lead"].get("state_dir")
+                self._watch_sink(document)
             self._asked[number] = {"number": number, "kind": kind, "method": method, "body": document}
             self._changed.notify_all()
             deadline_s = time.monotonic() + REQUEST_S - 1
@@ -248,22 +274,54 @@ class GuestDesk:
         if self._session is None or not compare_digest(self._session.encode(), session.encode()):
             raise DeskOver("no such session")
 
-    def _see(self, line: bytes) -> None:
+    def _watch_sink(self, program: Mapping[str, Any]) -> None:
+        """Count at the sink of a lead's program."""
+        lead = program["lead"]
+        self._state_dir = lead.get("state_dir")
+        if self._state_dir is None or self._meter is not None or not program["routes"]:
+            return
+        self._controls = ControlFolder(self._folder.parent, name=MACHINES)
+        sink = GatewayClient(self._controls.address(program["routes"][0]["nodes"][-1]))
+        self._meter = SinkMeter(sink, self._state_dir, lead.get("ceiling_bytes"), self._stop_at_ceiling)
+
+    def _stop_at_ceiling(self) -> None:
+        """End the run as a lead does at its ceiling on bytes: the guest has sent more."""
+        with self._changed:
+            if self._summary is None and self._ending is None:
+                message = "the host has sent more than the ceiling on bytes allows"
+                last = {"event": "done", "outcome": "ceiling", "message": message, "progress": self._progress}
+                self._events.append(self._seen(json.dumps(last).encode() + b"\n"))
+                self._changed.notify_all()
+
+    def _seen(self, line: bytes) -> bytes:
+        """Return an event with counts that are at least the sink's, and keep the job's status by it."""
+        document = json.loads(line)
+        is_done = document["event"] == "done"
+        if not is_done and document["event"] != "progress":
+            return line
+        said = document["progress"] if is_done else {k: v for k, v in document.items() if k != "event"}
+        self._progress = said if self._meter is None else self._meter.corrected(said)
+        if is_done:
+            self._summary = {name: each for name, each in document.items() if name != "event"}
+        if is_done or time.monotonic() >= self._status_s:
+            self._write_status()
+        named = {"event": document["event"]}
+        seen = {**document, "progress": self._progress} if is_done else {**named, **self._progress}
+        return json.dumps(seen, ensure_ascii=False).encode() + b"\n"
+
+    def _write_status(self) -> None:
         """Keep the status of the job in its folder, as a lead on this machine would."""
         if self._state_dir is None:
             return
-        document = json.loads(line)
-        is_done = document["event"] == "done"
-        if not is_done and (document["event"] != "progress" or time.monotonic() < self._status_s):
-            return
         self._status_s = time.monotonic() + STATUS_EVERY_S
-        summary = {name: each for name, each in document.items() if name != "event"} if is_done else None
-        progress = document["progress"] if is_done else {k: v for k, v in document.items() if k != "event"}
+        progress, summary = self._progress, self._summary
+        if self._meter is not None:
+            progress = self._meter.corrected(progress)
         status = {
-            "state": STATE_OF_OUTCOME.get(document["outcome"], "failed") if is_done else "running",
+            "state": "running" if summary is None else STATE_OF_OUTCOME.get(summary["outcome"], "failed"),
             "progress": progress,
             "updated_unix_ms": round(time.time() * 1000),
-            **({} if summary is None else {"summary": summary}),
+            **({} if summary is None else {"summary": {**summary, "progress": progress}}),
         }
         fresh = os.path.join(self._state_dir, "status.json.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

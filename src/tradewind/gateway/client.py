@@ -127,9 +127,9 @@ class GatewayClient:
         )
         return answer
 
-    def metrics(self) -> str:
+    def metrics(self, timeout_s: float = REQUEST_S) -> str:
         """`GET /metrics`, in the Prometheus text format."""
-        return self._request("GET", "/metrics").decode()
+        return self._request("GET", "/metrics", timeout_s=timeout_s).decode()
 
     def events(self) -> Iterator[bytes]:
         """`GET /v1/events`: one JSON line per item, until the gateway ends the stream.

@@ -43,7 +43,7 @@ class Step:
 
     @property
     def error(self) -> str | None:
-        """What users are told of the fault."""
+        """Message for users; None without a fault."""
         return None if self.fault is None else f"internal error of the service (fault {self.fault})"
 
 

@@ -74,7 +74,7 @@ class _GuardedHttp(H11Protocol):
         self._count = count
         # Uvicorn warns of each request that is no HTTP, so that a client could fill the log.
         self.logger = _LOG
-        #: What the client must do by when: complete a head or a body, or read an answer.
+        #: Timers of what the client must do: complete a head or a body, or read an answer.
         self._deadlines: dict[object, asyncio.TimerHandle] = {}
         self._address: str | None = None
 

@@ -83,6 +83,17 @@ pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks
 pub const MEMORY_HELD_BYTES: Metric = gauge("tradewind_memory_held_bytes", "Object bytes held now.");
 /// No labels.
 pub const MEMORY_LIMIT_BYTES: Metric = gauge("tradewind_memory_limit_bytes", "Object bytes that may be held at once.");
+/// On a sink; no labels.
+pub const SINK_WRITTEN_BYTES: Metric =
+    counter("tradewind_sink_written_bytes_total", "Object bytes that a sink has written, also those written again.");
+/// On a sink; no labels.
+pub const SINK_SAVED_BYTES: Metric = counter(
+    "tradewind_sink_saved_bytes_total",
+    "Bytes that bodies to a sink did not carry, because of deduplication and compression.",
+);
+/// On a sink; no labels.
+pub const SINK_DEDUPLICATED_BYTES: Metric =
+    counter("tradewind_sink_deduplicated_bytes_total", "Of the saved bytes, those that deduplication saved.");
 /// On a source of a job that deduplicates; no labels.
 pub const DEDUPLICATED_BYTES: Metric =
     counter("tradewind_deduplicated_bytes_total", "Object bytes for which a source sent references.");

@@ -10,7 +10,7 @@ use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::{ReadScope, WriteScope};
 use super::seal;
-use super::sink::{Sink, Target};
+use super::sink::{Counts, Sink, Target};
 use super::source::{Downstream, Source};
 use super::table::RouteTable;
 use super::work::{
@@ -74,6 +74,7 @@ impl Ends {
             seal: Some(seal::of_tests()),
             taken: Taken::default(),
             window: Window::new(0),
+            counts: Counts::default(),
             tasks: tasks.clone(),
         });
         let attempts = Attempts::new(&limits);
@@ -312,6 +313,9 @@ async fn sink_is_dropped_everywhere(request: Request) {
         if !is_completed_before(request, &verdict) {
             assert_done(&verdict, &when);
         }
+        let (written, sent) = (ends.sink.counts.written_bytes(), bytes.len() as u64);
+        let least = if ended { 2 * sent } else { sent };
+        assert!((least..=2 * sent).contains(&written), "{when}: {written} bytes are counted");
         let left = ends.store().pending_uploads(KEY).await.unwrap().len();
         match request {
             Request::Open => assert!((1..=2).contains(&left), "{when}"),

@@ -3,6 +3,7 @@
 //! Every request may arrive twice (its answer was lost and the lead sent it again), so all are idempotent: a part or a
 //! whole object replaces itself, and a close whose upload is gone checks whether the object is already there.
 
+mod counts;
 mod proof;
 mod refused_tags;
 mod target;
@@ -20,6 +21,7 @@ use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
 };
 use bytes::Bytes;
+pub use counts::Counts;
 use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;
@@ -50,6 +52,8 @@ pub struct Sink {
     pub taken: Taken,
     /// The last new bytes that arrived in bodies of a job that deduplicates.
     pub window: Window,
+    /// What it has written.
+    pub counts: Counts,
     /// Parcels in progress.
     pub tasks: TaskTracker,
 }
@@ -107,7 +111,11 @@ impl Sink {
             }
         };
         let window = has_recipe.then(|| self.window.state(start));
-        self.answer(reply, Saved { bytes, deduplicated_bytes, window })
+        let saved = Saved { bytes, deduplicated_bytes, window };
+        if !matches!(reply, SinkReply::Failed(_)) {
+            self.counts.add_saved(saved);
+        }
+        self.answer(reply, saved)
     }
 
     /// Accepts a parcel from the source in this process.
@@ -187,7 +195,10 @@ impl Sink {
                 let (put, dropped) = without_refused_tags(&mut place.options, TagPath::Sent, write).await;
                 place.tags_dropped |= dropped;
                 let written = match put {
-                    Ok(written) => written,
+                    Ok(written) => {
+                        self.counts.add_written(size_bytes);
+                        written
+                    }
                     Err(failure) => {
                         let (checksums, payload, again) =
                             (&checksums, Some(&payload), place.again || tries.load(Ordering::Relaxed) > 1);
@@ -284,6 +295,7 @@ impl Sink {
                 target.store.put_part(&place.key, &place.upload, place.part, place.offset, data, &checksums)
             })
             .await?;
+        self.counts.add_written(size_bytes);
         if with_md5(checksums, &tag.checksums, &data).agrees_with(&tag.checksums) == Some(false) {
             return Err(Failure::mismatch(format!("part {} of {} differs from the bytes sent", place.part, place.key)));
         }

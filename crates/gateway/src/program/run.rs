@@ -17,7 +17,7 @@ use crate::node::replay::Taken;
 use crate::node::reply::Peers;
 use crate::node::scope::{ReadScope, WriteScope};
 use crate::node::seal::Seal;
-use crate::node::sink::{Sink, Target};
+use crate::node::sink::{Counts, Sink, Target};
 use crate::node::source::Source;
 use crate::node::table::RouteTable;
 use crate::tls::Security;
@@ -193,6 +193,7 @@ impl<'a> Building<'a> {
             seal: self.seal.clone(),
             taken: Taken::default(),
             window: Window::new(program.limits.dedup_window_bytes),
+            counts: Counts::default(),
             tasks: self.tasks.clone(),
         })))
     }
@@ -356,6 +357,12 @@ impl Running for Node {
             self.source.as_ref().map(|source| source.known.referenced_bytes()).filter(|bytes| *bytes > 0)
         {
             snapshot.add(&metrics::DEDUPLICATED_BYTES, [], bytes as f64);
+        }
+        if let Some(counts) = self.sink.as_ref().map(|sink| &sink.counts) {
+            let (saved, deduplicated) = counts.saved_bytes();
+            snapshot.add(&metrics::SINK_WRITTEN_BYTES, [], counts.written_bytes() as f64);
+            snapshot.add(&metrics::SINK_SAVED_BYTES, [], saved as f64);
+            snapshot.add(&metrics::SINK_DEDUPLICATED_BYTES, [], deduplicated as f64);
         }
         if let Some((bytes, refused)) = self.sink.as_ref().and_then(|sink| sink.window.usage()) {
             snapshot.add(&metrics::DEDUPLICATION_WINDOW_BYTES, [], bytes as f64);

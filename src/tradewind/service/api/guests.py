@@ -42,7 +42,7 @@ Words = Annotated[str, Field(max_length=2_000), AfterValidator(_printable)]
 
 
 class JoinView(BaseModel):
-    """What the gateway of the guest needs to join the run. `token_hex` is secret, works once, and until it expires."""
+    """Join document of the gateway of the guest. `token_hex` is secret, works once, and until it expires."""
 
     fleet: str
     name: str
@@ -84,7 +84,7 @@ class GuestAnswer(BaseModel):
 
 
 class GuestReport(BaseModel):
-    """What the guest says. `first` is the number of events that it sent before; `failure` ends the run.
+    """A report of the guest. `first` is the number of events that it sent before; `failure` ends the run.
 
     With `waits` the answer comes when the gateway is asked something, or after a moment.
     """

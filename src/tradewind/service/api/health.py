@@ -28,7 +28,7 @@ class PartFault(BaseModel):
 
 
 class ServerHealth(BaseModel):
-    """Whether all parts of the server work."""
+    """State of the server: `ok` while all its parts work."""
 
     status: Literal["ok", "degraded"]
     faults: list[PartFault]
