@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from tests.service.local import copy_request, job_runner, new_database
+from tests.service.server import Server, submit, until
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.service import job_worker
@@ -120,3 +121,22 @@ def test_a_waiting_job_without_its_record_of_the_engine_fails(tmp_path: Path) ->
     assert found is not None and (found.state, found.error) == ("failed", "5 attempts failed")
     runner.close()
     database.close()
+
+
+def test_a_resumed_job_without_its_record_of_the_engine_says_so(tmp_path: Path) -> None:
+    """The engine prunes jobs that failed before they began. Begun anew, such a job could cost its ceiling twice."""
+    server = Server(tmp_path)
+    server.start()
+    try:
+        with server.client() as client:
+            job = submit(client, "key", server.data / "missing", server.data / "copy").json()["id"]
+            until(client, job, "failed")
+            for folder in (server.state / "engine" / "jobs").iterdir():
+                shutil.rmtree(folder)
+            assert client.post(f"/v1/jobs/{job}/resume").status_code == 202
+            found = until(client, job, "failed")
+        assert found["error"] == "the record of this job's earlier run was removed"
+        assert found["hint"] == "submit it as a new job"
+        assert "Traceback" not in server.log
+    finally:
+        server.kill()

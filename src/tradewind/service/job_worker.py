@@ -217,6 +217,9 @@ class JobWorker:
     def _started(self, row: JobRow, lease: JobLease) -> Job:
         """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
         found = self._found(row, lease)
+        if found is None and row.engine_job is not None:
+            # What it has cost counts towards its ceiling, so it does not begin anew.
+            raise UsageError("the record of this job's earlier run was removed", hint="submit it as a new job")
         if found is not None and found.state in ("done", "cancelled"):
             return found
         require_same_places(row.request, self._settings)
@@ -257,9 +260,14 @@ class JobWorker:
             return None
 
     def _found(self, row: JobRow, lease: JobLease) -> Job | None:
-        """Return the engine's job of an earlier run, which a killed server may not have recorded."""
+        """Return the engine's job of an earlier run, which a killed server may not have recorded.
+
+        None without one, or if it was removed: the engine prunes the oldest jobs that failed before they began.
+        """
         if row.engine_job is not None:
-            return self._engine.job(row.engine_job)
+            with suppress(JobNotFound):
+                return self._engine.job(row.engine_job)
+            return None
         found = None if row.proposal is None else self._job_of(row.proposal)
         if found is not None:
             self._queue.note(lease, engine_job=found.id)
