@@ -55,21 +55,30 @@ CUSTOMER_KEYS = {
 """The answers of Amazon and Google to a read without the key."""
 
 
+def put_with_customer_key(s3: S3Place, proxy: HttpProxy, code: str, size: int, *, count: int, key: str) -> Rule:
+    """Put `count` objects below `d`, and return the rule that refuses reads of those whose path has `key`."""
+    for number in range(count):
+        s3.put(f"d/{number}", payload(str(number), size))
+    s3.endpoint = proxy.endpoint
+    return proxy.add(Rule(Answer(400, code, CUSTOMER_KEYS[code]), when=lambda request: key in request.path))
+
+
+def assert_asked_once(proxy: HttpProxy, refused: Rule) -> None:
+    asked = [(each.request.method, each.request.path) for each in proxy.requests(refused.when)]
+    assert len(asked) == len(set(asked)), "nothing is retried"
+
+
 @pytest.mark.parametrize("code", CUSTOMER_KEYS)
 @pytest.mark.parametrize("size", [10, 6 * MIB], ids=["small", "large"])
 def test_an_object_with_a_customer_key_fails_alone_and_is_not_retried(
     command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str, size: int
 ) -> None:
-    for number in range(4):
-        s3.put(f"d/{number}", payload(str(number), size))
-    s3.endpoint = proxy.endpoint
-    refused = proxy.add(Rule(Answer(400, code, CUSTOMER_KEYS[code]), when=lambda request: "/d/2" in request.path))
+    refused = put_with_customer_key(s3, proxy, code, size, count=4, key="/d/2")
     done = command.run("cp", "-r", f"{s3.url}/d", f"{tmp_path / 'd'}/", "--chunk-size", "5MiB", *s3.flags("src"))
     assert f"error: {s3.url}/d/2: " in done.expect(4).stderr and "error: 1 of 4 objects failed" in done.stderr
     assert "hint: Tradewind cannot send such keys: leave these objects out with --exclude" in done.stderr
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["0", "1", "3"]
-    asked = [(each.request.method, each.request.path) for each in proxy.requests(refused.when)]
-    assert len(asked) == len(set(asked)), "nothing is retried"
+    assert_asked_once(proxy, refused)
 
 
 @pytest.mark.parametrize("code", CUSTOMER_KEYS)
@@ -77,18 +86,14 @@ def test_an_object_with_a_customer_key_fails_alone_and_is_not_retried(
 def test_a_source_whose_objects_all_need_a_customer_key_has_one_line(
     command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str, size: int
 ) -> None:
-    for number in range(3):
-        s3.put(f"d/{number}", payload(str(number), size))
-    s3.endpoint = proxy.endpoint
-    refused = proxy.add(Rule(Answer(400, code, CUSTOMER_KEYS[code]), when=lambda request: "/d/" in request.path))
+    refused = put_with_customer_key(s3, proxy, code, size, count=3, key="/d/")
     words = ["--chunk-size", "5MiB", *s3.flags("src")]
     done = command.run("cp", "-r", f"{s3.url}/d", f"{tmp_path / 'd'}/", *words).expect(1)
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert CUSTOMER_KEYS[code].rstrip(".") in error
     assert "hint: Tradewind cannot send such keys: leave these objects out with --exclude" in done.stderr
     assert not [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
-    asked = [(each.request.method, each.request.path) for each in proxy.requests(refused.when)]
-    assert len(asked) == len(set(asked)), "nothing is retried"
+    assert_asked_once(proxy, refused)
 
 
 def test_requests_without_a_signature_have_no_credentials(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import highspy
 
@@ -43,6 +44,11 @@ class World:
             if machines[self.source][1] and machines[self.sink][1]:
                 yield machines
 
+    def model(self, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        """Return the model of flows with its rate T, or scaled 1/T, and its egress; None without a link."""
+        found = _flows(self, machines, scaled=scaled)
+        return None if found is None else (found[0], *found[2:])
+
 
 def machine_choices(catalog: Catalog, region: Region, most: int) -> list[tuple[MachineOffer, int]]:
     """Return the choices for a region: no machine, or up to `most` of one type."""
@@ -54,14 +60,31 @@ def machines_usd_per_s(machines: Machines) -> float:
     return sum(count * offer.usd_per_s for offer, count in machines.values())
 
 
-def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -> float:
+class Worldlike(Protocol):
+    """A world whose best plans the functions below find."""
+
+    @property
+    def volume_gb(self) -> float: ...
+
+    @property
+    def boot_s(self) -> float: ...
+
+    @property
+    def rate_max_gbps(self) -> float: ...
+
+    def machine_sets(self) -> Iterator[Machines]: ...
+
+    def model(self, machines: Machines, *, scaled: bool) -> Any: ...
+
+
+def cheapest_usd(world: Worldlike, rate_min_gbps: float, *, exactly: bool = False) -> float:
     """Return the minimum cost at a minimum (or exact) rate; infinite if the rate is infeasible."""
     best = float("inf")
     for machines in world.machine_sets():
-        model = _flows(world, machines, scaled=True)
+        model = world.model(machines, scaled=True)
         if model is None:
             continue
-        highs, flow, inverse_rate, egress = model
+        highs, inverse_rate, egress = model
         bound = 1 / rate_min_gbps
         highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
         highs.addConstr(inverse_rate >= 1 / world.rate_max_gbps)
@@ -69,18 +92,17 @@ def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -
         highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * usd_per_s * inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
             best = min(best, highs.getObjectiveValue() + world.boot_s * usd_per_s)
-        del flow
     return best
 
 
-def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
+def fastest_gbps(world: Worldlike, ceiling_usd: float = float("inf")) -> float:
     """Return the highest rate for at most ``ceiling_usd``; zero if no plan is that cheap."""
     best = 0.0
     for machines in world.machine_sets():
-        model = _flows(world, machines, scaled=False)
+        model = world.model(machines, scaled=False)
         if model is None:
             continue
-        highs, _, rate, egress_usd_per_s = model
+        highs, rate, egress_usd_per_s = model
         usd_per_s = machines_usd_per_s(machines)
         if world.rate_max_gbps < float("inf"):
             highs.addConstr(rate <= world.rate_max_gbps)

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 
 import highspy
 
-from tests.planner.brute_force import machine_choices, machines_usd_per_s
+from tests.planner.brute_force import Machines, machine_choices
 from tradewind.model.catalog import Catalog
-from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
-
-Machines = dict[Region, tuple[MachineOffer, int]]
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,7 @@ class MixedWorld:
     volume_gb: float
     machines_max: int
     boot_s: float
+    rate_max_gbps: float = math.inf
 
     @property
     def other(self) -> Region:
@@ -59,39 +57,9 @@ class MixedWorld:
             if 0 < sending <= self.machines_max and machines[self.sink][1]:
                 yield machines
 
-
-def cheapest_usd(world: MixedWorld, rate_min_gbps: float) -> float:
-    """Return the minimum cost at a minimum rate; infinite if the rate is infeasible."""
-    best = math.inf
-    for machines in world.machine_sets():
-        model = _flows(world, machines, scaled=True)
-        if model is None:
-            continue
-        highs, inverse_rate, egress = model
-        highs.addConstr(inverse_rate <= 1 / rate_min_gbps)
-        usd_per_s = machines_usd_per_s(machines)
-        highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * usd_per_s * inverse_rate)
-        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            best = min(best, highs.getObjectiveValue() + world.boot_s * usd_per_s)
-    return best
-
-
-def fastest_gbps(world: MixedWorld, ceiling_usd: float = math.inf) -> float:
-    """Return the highest rate for at most ``ceiling_usd``; zero if no plan is that cheap."""
-    best = 0.0
-    for machines in world.machine_sets():
-        model = _flows(world, machines, scaled=False)
-        if model is None:
-            continue
-        highs, rate, egress_usd_per_s = model
-        usd_per_s = machines_usd_per_s(machines)
-        if ceiling_usd < math.inf:
-            left_usd = ceiling_usd - world.boot_s * usd_per_s
-            highs.addConstr(8 * world.volume_gb * (egress_usd_per_s + usd_per_s) <= left_usd * rate)
-        highs.maximize(rate)
-        if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            best = max(best, highs.getObjectiveValue())
-    return best
+    def model(self, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        """Return the model of flows with its rate T, or scaled 1/T, and its egress; None without a link."""
+        return _flows(self, machines, scaled=scaled)
 
 
 def _flows(world: MixedWorld, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202

@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from tests.planner.brute_force_mixed import MixedWorld, cheapest_usd, fastest_gbps
+from tests.planner.brute_force import cheapest_usd, fastest_gbps
+from tests.planner.brute_force_mixed import MixedWorld
 from tests.planner.worlds import MADE, random_world
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
