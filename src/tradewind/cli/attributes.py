@@ -38,8 +38,8 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--tags",
         choices=("auto", "keep", "drop"),
-        help="auto: keep the source's tags where both stores can (S3, Azure), and count in the summary the objects that "
-        "lose theirs; keep: as auto, but objects whose tags cannot be kept fail; drop: do not read tags. "
+        help="auto: keep the source's tags where both stores can (S3, Azure), and count objects that lose theirs in "
+        "the summary; keep: as auto, but objects whose tags cannot be kept fail; drop: do not read tags. "
         "Default: auto, or drop with --tag",
     )
     group.add_argument(
@@ -47,9 +47,9 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_preserve),
         default=Preserve(),
         metavar="LIST",
-        help="attributes of files to keep: mode, owner and time, separated by commas. Default: time. An object keeps them "
-        "in its metadata (mode, uid, gid, mtime), as in rclone, and a file gets them from there. owner needs root where "
-        "files are written. setuid, setgid and sticky bits need root, and both mode and owner",
+        help="attributes of files to keep: mode, owner and time, separated by commas. Default: time. An object keeps "
+        "them in its metadata (mode, uid, gid, mtime), as in rclone, and a file gets them from there. owner needs root "
+        "where files are written. setuid, setgid and sticky bits need root, and both mode and owner",
     )
 
 
