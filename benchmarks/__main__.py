@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument(
         "--cells", nargs="+", choices=GROUPS, default=GROUPS, help="local: groups of cells to measure (default: all)"
     )
+    parser.add_argument("--rounds", type=int, metavar="N", help="local: runs of each command (default: 3, quick: 2)")
     parser.add_argument("--objects", type=int, metavar="N", help="scale: number of objects (default: 10 million)")
     parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
     parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: use the pairs of an earlier run")
@@ -93,7 +94,7 @@ def _moved(name: str, measure: Callable[[bool], tuple[str, dict[str, Any]]], arg
 def _measure(name: str, arguments: argparse.Namespace) -> None:
     before, started = load(), _now()
     quick: bool = arguments.quick
-    cells = run_local(quick, arguments.cells) if name == LOCAL else run_chain(quick)
+    cells = run_local(quick, arguments.cells, arguments.rounds) if name == LOCAL else run_chain(quick)
     about = _about(name, quick, before, started)
     text = markdown(cells, _header(about))
     print(text)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.clients import Clients, Commands, at_once
@@ -100,13 +100,16 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def run_local(quick: bool, groups: Sequence[str] = GROUPS) -> list[Cell]:
-    """Measure the cells of some groups of `local`, by default of all."""
+def run_local(quick: bool, groups: Sequence[str] = GROUPS, rounds: int | None = None) -> list[Cell]:
+    """Measure the cells of some groups of `local`, by default of all; `rounds` replaces the number of runs."""
+    sizes = QUICK if quick else FULL
+    if rounds is not None:
+        sizes = replace(sizes, rounds=rounds)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tradewind-bench-", dir=DATA_ROOT)))
         server = stack.enter_context(versitygw(data_parent=folder))
         second = stack.enter_context(versitygw(data_parent=folder))
-        bench = Bench(QUICK if quick else FULL, Clients(folder, server, second, store_tools()), folder)
+        bench = Bench(sizes, Clients(folder, server, second, store_tools()), folder)
         for each in (server, second):
             client = S3(each.endpoint, each.access_key, each.secret_key)
             for bucket in (BUCKET, COPIES, *FAN_OUT):

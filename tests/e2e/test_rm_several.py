@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from testbed.places import Place
+from testbed.faults import Answer, HttpProxy, Request, Rule
+from testbed.places import Place, S3Place
 
 KINDS = ["versitygw", "moto", "gcs", "azure", "file"]
 
@@ -91,3 +92,31 @@ def test_an_object_in_place_of_a_directory_is_named_with_what_to_type(
     assert f"hint: to print the objects in it: tradewind cat '{url}/d/*'" in said(3, "cat", f"{url}/d")
     assert "it is a directory; add -r" in said(3, "rm", f"{url}/d")
     assert f"nothing exists at {url}/d/missing/" in said(3, "rm", "-r", f"{url}/d/missing")
+
+
+def test_a_name_that_needs_authentication_fails_alone(
+    s3: S3Place, proxy: HttpProxy, command: Command, tmp_path: Path
+) -> None:
+    """As with anonymous access to a bucket where only some objects are public."""
+
+    def rejected(request: Request) -> bool:
+        return request.method == "HEAD" and "/private" in request.path
+
+    s3.endpoint = proxy.endpoint
+    proxy.add(Rule(Answer(401, "AccessDenied"), when=rejected))
+    for key in ("a", "private-1", "b"):
+        s3.put(key, b"x")
+    flags = s3.flags("src")
+    done = command.run("rm", "--json", *(f"{s3.url}/{key}" for key in ("private-1", "a", "b")), *flags).expect(4)
+    verdicts = {line["url"].rpartition("/")[2]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert verdicts["private-1"]["kind"] == "unauthenticated" and sorted(s3.sizes()) == ["private-1"]
+    assert "error: 1 of 3 objects could not be deleted" in done.stderr
+
+    # If nothing but rejections comes, they are one error. A long row of them ends a list.
+    alone = command.run("rm", s3.url, "--files-from", "-", *flags, stdin=b"private-1\nprivate-2\n").expect(7)
+    assert alone.stderr.count("error: ") == 1 and "tradewind doctor" in alone.stderr
+    s3.put("a", b"x")
+    names = "a\n" + "".join(f"private-{number}\n" for number in range(40)) + "missing\n"
+    ended = command.run("rm", s3.url, "--files-from", "-", *flags, stdin=names.encode()).expect(4)
+    assert "error: 33 names not tried: the store keeps rejecting the credentials" in ended.stderr
+    assert "error: 41 of 42 objects could not be deleted" in ended.stderr and "a" not in s3.sizes()

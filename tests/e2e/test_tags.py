@@ -144,5 +144,5 @@ def test_keep_refuses_a_store_without_tags(command: Command, place: Callable[[st
     fill(here)
     refused = command.run("cp", f"{here.url}/d/small", str(tmp_path / "x"), "--tags", "keep", *here.flags("src"))
     assert refused.code == 2
-    assert f"--tags keep: a file system has no tags of objects: {tmp_path / 'x'}" in refused.stderr
+    assert f"--tags keep: a file system does not keep tags of objects: {tmp_path / 'x'}" in refused.stderr
     assert not (tmp_path / "x").exists()

@@ -48,9 +48,9 @@ def test_tags_are_kept_unless_they_are_replaced() -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("gs://b/a", "Google Cloud Storage has no tags of objects: gs://b/a"),
+        ("gs://b/a", "Google Cloud Storage does not keep tags of objects: gs://b/a"),
         ("r2://account/b/a", "R2 has no tags"),
-        ("/d/a", "a file system has no tags of objects: /d/a"),
+        ("/d/a", "a file system does not keep tags of objects: /d/a"),
     ],
 )
 def test_a_store_without_tags_cannot_keep_them(place: str, message: str) -> None:

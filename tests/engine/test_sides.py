@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tradewind.engine import sides
+from tradewind.engine import aws_profile, sides
 from tradewind.engine.request import store_spec
 from tradewind.errors import UsageError
 from tradewind.model.region import Region
@@ -100,7 +100,7 @@ def test_half_a_region_is_refused() -> None:
 
 def test_given_credentials_are_for_the_cloud_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Endpoints in the environment of this machine are not those of a job with its own credentials."""
-    monkeypatch.setattr(sides, "s3_endpoint", lambda _: SimpleNamespace(url="http://127.0.0.1:1"))
+    monkeypatch.setattr(aws_profile, "s3_endpoint", lambda _: SimpleNamespace(url="http://127.0.0.1:1"))
     place = parse_url("s3://b", cwd="/")
     assert sides.known_region(place, Access(region="eu-west-1", is_given=True)).region == Region("aws", "eu-west-1")
     assert sides.known_region(place, Access(region="eu-west-1")).region is None

@@ -18,7 +18,7 @@ from tradewind.fleet.providers.local import LocalProvider
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.owner import OWNER_NAME
+from tradewind.gateway.process import OWNER_NAME
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 LEASE_S = 6

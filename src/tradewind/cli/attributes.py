@@ -31,15 +31,15 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
         "--metadata-directive",
         choices=("keep", "replace"),
         default="keep",
-        help="what becomes of the source's attributes that are not set: keep (default), or replace: they are dropped",
+        help="source attributes that no option sets: keep copies them (default), replace drops them",
     )
     group.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
     group.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated")
     group.add_argument(
         "--tags",
         choices=("auto", "keep", "drop"),
-        help="what becomes of the source's tags. auto: kept where both stores can (S3, Azure), and the summary counts "
-        "objects that lose theirs; keep: as auto, but objects whose tags cannot be kept fail; drop: never read. "
+        help="auto: keep the source's tags where both stores can (S3, Azure), and count objects that lose theirs in "
+        "the summary; keep: as auto, but objects whose tags cannot be kept fail; drop: do not read tags. "
         "Default: auto, or drop with --tag",
     )
     group.add_argument(
@@ -47,9 +47,9 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_preserve),
         default=Preserve(),
         metavar="LIST",
-        help="what copies keep of files: mode, owner and time, separated by commas. Default: time. An object keeps it "
-        "in its metadata (mode, uid, gid, mtime), as in rclone, and a file gets it from there. owner needs root where "
-        "files are written. setuid, setgid and sticky bits need root, and both mode and owner",
+        help="attributes of files to keep: mode, owner and time, separated by commas. Default: time. An object keeps "
+        "them in its metadata (mode, uid, gid, mtime), as in rclone, and a file gets them from there. owner needs root "
+        "where files are written. setuid, setgid and sticky bits need root, and both mode and owner",
     )
 
 

@@ -20,8 +20,8 @@ HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: check always c
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add --compare, --read, --one-way, --follow-symlinks, the filters and both sides."""
-    parser.add_argument("source", metavar="SRC", help="one tree")
-    parser.add_argument("destination", metavar="DST", help="the other")
+    parser.add_argument("source", metavar="SRC", help="first tree")
+    parser.add_argument("destination", metavar="DST", help="tree to compare with it")
     parser.add_argument(
         "--compare",
         choices=["auto", "checksum", "size", "time"],

@@ -173,7 +173,7 @@ class Follower(StopHandlers):
         ending = threading.Thread(target=kill_unclosed, daemon=True)
         ending.start()
         ending.join(LEAVE_S)
-        said = "error: quit at once\n"
+        said = "error: quit at once, without saving unfinished work\n"
         if job is not None and job.spec.state_dir is not None:
             said += f"hint: {resume_hint(job.id)}\n"
         _say(said)

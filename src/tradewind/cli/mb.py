@@ -9,9 +9,9 @@ from tradewind.engine.buckets import become_new_bucket
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Make a bucket or container, private and with the defaults of its cloud. --region chooses where (S3). It is an error if
-it exists, but in us-east-1 AWS takes the order for a bucket that is yours already: it stays, and its access control
-list is reset."""
+Make a bucket or container, private and with the defaults of its cloud. --region sets its region (S3). A
+bucket that exists is an error, with one exception: in us-east-1, AWS accepts the request for a bucket that you own,
+keeps the bucket and resets its access control list."""
 EXAMPLES = """\
   tradewind mb s3://new-bucket --region eu-west-1
   tradewind mb gs://new-bucket --project my-project

@@ -13,7 +13,8 @@ HELP = """\
 Remove a bucket or container that is empty. It asks first; without a terminal it needs -y. Others may be able to take
 the name afterwards. Azure does not check that a container is empty: an object written at this moment is lost, and
 so are old versions of deleted objects. Other stores keep a bucket that has old versions, delete markers
-or unfinished uploads. --force does not delete those: use the tools of the store, or a lifecycle rule."""
+or unfinished uploads. --force does not delete those. `tradewind rm -r --versions` deletes versions and markers in S3;
+for the others, use the tools of the store or a lifecycle rule."""
 EXAMPLES = """\
   tradewind rb s3://old-bucket
   tradewind rb -y --force az://account/old-container"""

@@ -32,7 +32,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the two places and the service."""
-    parser.add_argument("source", metavar="FILE|DIR|PLACE", help="what to send")
+    parser.add_argument("source", metavar="FILE|DIR|PLACE", help="file, folder or place to send")
     parser.add_argument("destination", metavar="SITE:NAME", help="site of the service, and a name there")
     add_service_arguments(parser)
 

@@ -62,7 +62,7 @@ def treatment_of_tags(
         for place in (source, *destinations):
             if place.kind not in KINDS_WITH_TAGS:
                 raise UsageError(
-                    f"--tags keep: {_name_of_kind(place.kind)} has no tags of objects: {place}",
+                    f"--tags keep: {_name_of_kind(place.kind)} does not keep tags of objects: {place}",
                     hint="--tags auto keeps them where both stores can, and counts those that are dropped",
                 )
     return asked

@@ -18,11 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
 
-from tradewind.engine.attach import ADOPTABLE
 from tradewind.engine.job import Job
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord
-from tradewind.engine.kept_proposal import kept_proposal, proposal_again
 from tradewind.engine.preview import Preview, preview_of
 from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.request import UrlOrPath
@@ -451,6 +449,8 @@ class Engine:
         GatewayError.
         """
         if isinstance(proposal, str):
+            from tradewind.engine.kept_proposal import proposal_again
+
             proposal = proposal_again(self.control, proposal)
             self._kept.add(proposal.id)
         elif self._open.pop(proposal.id, None) is None:
@@ -489,6 +489,8 @@ class Engine:
         return None if job_id is None else self.job(job_id)
 
     def _keep(self, proposal: Proposal) -> None:
+        from tradewind.engine.kept_proposal import kept_proposal
+
         ProposalStore(self.control.store.database).save(proposal.id, kept_proposal(proposal))
         self._kept.add(proposal.id)
 
@@ -502,6 +504,8 @@ class Engine:
 
         Raises JobNotFound, JobUnreadable, GatewayError; JobBusy if the lead of the dead process does not end.
         """
+        from tradewind.engine.attach import ADOPTABLE
+
         while True:
             job = self.job(job_id)
             follower = job.follow()

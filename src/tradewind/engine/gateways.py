@@ -9,13 +9,11 @@ from typing import Any
 
 from tradewind.errors import FleetTaken
 from tradewind.fleet.boots import Boot, BootBook
-from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
-from tradewind.fleet.warm import WarmBook
 from tradewind.model.files import remove_folder
 from tradewind.model.latch import Latch
 from tradewind.model.plan import Deployment, Plan
@@ -82,6 +80,8 @@ class JobGateways:
         if warm is None:
             self._fleet = start(settings, None)
             return
+        from tradewind.fleet.warm import WarmBook
+
         # The plan's prices are those of machines that were started, and paid for their minimum time, before.
         settings = replace(settings, states_prices=True)
         try:
@@ -160,6 +160,8 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
     """End the fleets that killed runs of a job left behind. Raises GatewayError."""
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
+            from tradewind.fleet.ending import end_fleet
+
             end_fleet(record, journal, binary)
 
 

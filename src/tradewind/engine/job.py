@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
-from tradewind.engine.receipt import RunReport, latest_report, receipt_of
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
-from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
 from tradewind.fleet.boots import Boot
 from tradewind.fleet.given import GivenCredentials
@@ -22,6 +19,10 @@ from tradewind.model.event import Event, ToDelete
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
+
+if TYPE_CHECKING:
+    from tradewind.engine.attach import AttachedJob
+    from tradewind.engine.receipt import RunReport
 
 __all__ = ["Job"]
 
@@ -85,6 +86,8 @@ class Job:
 
     def latest_run(self) -> RunReport | None:
         """Return the latest run; None for a job without runs. Raises StateError."""
+        from tradewind.engine.receipt import latest_report
+
         return latest_report(self._control.store.database, self.id)
 
     def events(self, since: int = 0) -> Iterator[Event]:
@@ -99,6 +102,8 @@ class Job:
 
     def follow(self) -> AttachedJob:
         """Return a follower of the events that any process records; it reports how the run ended."""
+        from tradewind.engine.attach import AttachedJob
+
         return AttachedJob(self._control.store, self.id)
 
     def wait(self, on_event: EventCallback | None = None) -> Job:
@@ -110,6 +115,8 @@ class Job:
         if self._running is not None:
             self._running.wait(on_event)
             return self
+        from tradewind.engine.attach import result_of
+
         attached = self.follow()
         for event in attached.events():
             if on_event is not None:
@@ -119,6 +126,8 @@ class Job:
 
     def result(self) -> Result:
         """Return counts and proofs of a job that is done. Raises the TransferError of any other outcome."""
+        from tradewind.engine.attach import result_of
+
         return result_of(self.record)
 
     def pause(self) -> Job:
@@ -152,6 +161,8 @@ class Job:
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
         """
+        from tradewind.engine.skies import provider_again
+
         record = self.require_resumable()
         self._close()
         with ExitStack() as stack:
@@ -197,6 +208,8 @@ class Job:
 
     def receipt(self) -> dict[str, Any]:
         """Return the receipt as JSON: moved objects, their proofs, each run, the cost line by line, and the plan."""
+        from tradewind.engine.receipt import receipt_of
+
         return receipt_of(self._control, self.id)
 
     def _close(self) -> None:

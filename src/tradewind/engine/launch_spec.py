@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.topology import Topology, read_topology, topology_document, topology_from_document
 from tradewind.fleet.providers import LOCAL
 from tradewind.fleet.settings import FleetSettings
-from tradewind.gateway.owner import TOKEN_S
 from tradewind.gateway.process import READY_S
 from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest
 from tradewind.model.ledger import STANDARD_EDGE, EdgePrice, JobPrices, MachinePrice
@@ -18,6 +16,7 @@ from tradewind.model.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from tradewind.engine.replan import PlanRequest
+    from tradewind.engine.topology import Topology
     from tradewind.model.catalog import Catalog
     from tradewind.model.overlay import OverlayEdge, UnicastOverlay
 
@@ -86,6 +85,8 @@ def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
 
 def topology_launch(path: str) -> LaunchSpec:
     """Return how to launch the topology of a file on this machine. Raises TopologyError."""
+    from tradewind.engine.topology import read_topology
+
     return _from_topology(read_topology(path), LOCAL)
 
 
@@ -102,6 +103,8 @@ def planned_launch(
     of `catalog`.
     """
     known = catalog if plan_request is None else plan_request.catalog
+    from tradewind.engine.topology import topology_document
+
     return LaunchSpec(
         plan,
         topology_document(plan),
@@ -118,6 +121,8 @@ def _ready_s(plan: Plan) -> float:
     """Return the timeout until all machines of a plan answer: several times what the slowest usually takes."""
     machines = () if plan.overlay is None else plan.overlay.machines
     boot_s = max((each.offer.machine.boot_s for each in machines), default=0.0)
+    from tradewind.gateway.owner import TOKEN_S
+
     return min(max(READY_S, BOOTS_PER_READY * boot_s), TOKEN_S)
 
 
@@ -212,6 +217,8 @@ def stored_launch(
         return replace(local_launch(), ceiling_usd=ceiling_usd)
     if plan is not None and proposed is not None and proposed.plan_request is not None:
         return replace(proposed, plan=plan, document=topology, provider=provider or LOCAL, ceiling_usd=ceiling_usd)
+    from tradewind.engine.topology import topology_from_document
+
     return replace(_from_topology(topology_from_document(topology), provider or LOCAL), ceiling_usd=ceiling_usd)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.sending_tiers import catalogs_of
 from tradewind.errors import GatewayError
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Deployment, Plan, PlannedHop, PlannedRoute
@@ -189,6 +188,8 @@ def _bottlenecks(
 
     A route with a hop between unknown places has none, because that hop may be the bottleneck.
     """
+    from tradewind.engine.sending_tiers import catalogs_of
+
     known = catalogs_of(plan, catalog)
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     found: set[Hop] = set()

@@ -12,12 +12,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, guest_launch, local_launch, single_launch, topology_launch
-from tradewind.engine.placed import placed
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
-from tradewind.engine.skies import regions_of_sky, sky_of
 from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.providers import LOCAL
@@ -33,6 +30,7 @@ from tradewind.model.store import Access
 from tradewind.model.units import format_count, format_usd
 
 if TYPE_CHECKING:
+    from tradewind.engine.choice import Sides
     from tradewind.engine.ground import Ground
     from tradewind.engine.warm import WarmGround
 
@@ -217,6 +215,8 @@ def _in_sky(control: JobControl, request: Request, access: Access, credentials: 
     if request.sky is None:
         raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
     from tradewind.engine.ground import ground_of_sky
+    from tradewind.engine.placed import placed
+    from tradewind.engine.skies import regions_of_sky, sky_of
 
     file, is_auto = request.sky, request.moved_by == "auto"
     regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
@@ -248,8 +248,10 @@ def _at_sites(
         raise UsageError(
             "--via fleet needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how"
         )
+    from tradewind.engine.choice import fleet_sides
     from tradewind.engine.early import may_plan_early, planned_early
     from tradewind.engine.ground import ground_of_sites
+    from tradewind.engine.placed import placed
     from tradewind.engine.warm import warm_ground, why_not_warm
     from tradewind.fleet.calls import each_of
 
@@ -311,6 +313,8 @@ def _on_warm_machines(
     request: Request, made: Proposal, warm: WarmGround, regions: tuple[Region, Region]
 ) -> Proposal | None:
     """Return a proposal for the machines of a warm fleet in both regions; None if they cannot do it."""
+    from tradewind.engine.placed import placed
+
     try:
         made = placed(request, made, warm.ground, regions)
     except InfeasibleGoal:
@@ -330,6 +334,8 @@ def _by_choice(control: JobControl, request: Request, credentials: GivenCredenti
 
     Raises InfeasibleGoal if no plan meets the user's goal.
     """
+    from tradewind.engine.choice import fleet_sides, why_not_fleet, why_not_worth
+
     is_asked = request.via == "auto"
     reason = why_not_fleet(request)
     if reason is not None:
@@ -373,6 +379,8 @@ def _why_no_sky_plan(request: Request) -> str | None:
         return "the regions of both sides are not set (--src-region, --dst-region)"
     if sides[0] == sides[1]:
         return "both sides are in one region"
+    from tradewind.engine.skies import regions_of_sky
+
     there = regions_of_sky(request.sky)
     missing = next((region for region in sides if region not in there), None)
     return None if missing is None else f"the sky has no machine in {missing}"

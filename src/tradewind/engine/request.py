@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
-from tradewind.engine.aws_profile import refuse_missing_profile, refuse_unknown_profile, s3_endpoint
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
-from tradewind.engine.unsupported_stores import refuse_unsupported
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, check_codec
 from tradewind.model.job import (
@@ -286,22 +284,31 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
 def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     """Return endpoint and region as given, else from AWS's configuration for this store. Raises UsageError."""
     endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
+    if place.kind == "s3":
+        endpoint, region = _s3_endpoint(place, access, endpoint, region)
+    if endpoint is not None and not access.is_given:
+        _refuse_credentials(endpoint)
+    return endpoint, region
+
+
+def _s3_endpoint(
+    place: Location, access: Access, endpoint: str | None, region: str | None
+) -> tuple[str | None, str | None]:
+    from tradewind.engine.aws_profile import refuse_missing_profile, refuse_unknown_profile, s3_endpoint
+    from tradewind.engine.unsupported_stores import refuse_unsupported
+
     if access.is_given:
-        if place.kind == "s3":
-            refuse_unsupported(place.root, endpoint, None, is_given=True)
+        refuse_unsupported(place.root, endpoint, None, is_given=True)
         return endpoint, region
-    if place.kind == "s3" and access.profile:
+    if access.profile:
         refuse_unknown_profile(access.profile)
-    elif place.kind == "s3" and not access.anonymous:
+    elif not access.anonymous:
         refuse_missing_profile()
-    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+    if endpoint is None and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
             region = region or configured.region
-    if place.kind == "s3":
-        refuse_unsupported(place.root, endpoint, access.profile)
-    if endpoint is not None:
-        _refuse_credentials(endpoint)
+    refuse_unsupported(place.root, endpoint, access.profile)
     return endpoint, region
 
 

@@ -21,7 +21,6 @@ from tradewind.engine.result import OVER_CEILING, resume_hint, stopped_error
 from tradewind.engine.running import RunningJob, kill_unclosed
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
-from tradewind.engine.topology import topology_document
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.settings import LEASE_S_MIN
@@ -227,4 +226,6 @@ class RunStarter:
 
     def _record_plan(self, plan: Plan, spec: JobSpec) -> None:
         if self._is_recorded:
+            from tradewind.engine.topology import topology_document
+
             self._store.add_plan(self._job_id, spec, topology_document(plan), plan_document(plan))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.request import store_spec
 from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.gateway.task import ask_task
@@ -86,6 +85,8 @@ def _answered(place: Location, access: Access, answer: dict[str, str]) -> Side:
 
 def _at_its_cloud(place: Location, access: Access) -> bool:
     """Return whether the store is the cloud itself, not a compatible server with its own regions."""
+    from tradewind.engine.aws_profile import s3_endpoint
+
     endpoint = access.endpoint or place.endpoint
     if endpoint is None and place.kind == "s3" and not access.is_given and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.request import Options, Via
-from tradewind.engine.topology import plan_of
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
@@ -177,6 +176,8 @@ def recorded_plan(store: JobStore, record: JobRecord, *, latest: bool = False) -
     with suppress(ValueError):  # Jobs of older versions have only a topology.
         if document is not None:
             return plan_from_document(document)
+    from tradewind.engine.topology import plan_of
+
     return plan_of(record.document["topology"])
 
 

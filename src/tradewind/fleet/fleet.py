@@ -10,18 +10,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError, GatewayLost, StateError, TradewindError
 from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import LAUNCH_S, InFlight
 from tradewind.fleet.charges import Charges
-from tradewind.fleet.ending import terminate
-from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
-from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.launching import Launcher
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
@@ -29,18 +26,19 @@ from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
 from tradewind.fleet.provider import Adopting, LaunchOrder, Machine, Offer, Provider
-from tradewind.fleet.readiness import Readiness
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
-from tradewind.fleet.warm import WarmBook
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.owner import OWNER_NAME
-from tradewind.gateway.process import STOP_S
+from tradewind.gateway.process import OWNER_NAME, STOP_S
 from tradewind.model.document import to_document
 from tradewind.model.latch import Latch
 from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import replace
+
+if TYPE_CHECKING:
+    from tradewind.fleet.enrolment import Enrolment
+    from tradewind.fleet.keeping import Keeper
 
 __all__ = ["Fleet"]
 
@@ -101,8 +99,7 @@ class Fleet:
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
         self._enrolment: Enrolment | None = None
-        keeping = settings.keeping
-        self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
+        self._keeper = self._make_keeper()
         self._renewals = self._make_renewals(meter)
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken = taken is not None
@@ -116,6 +113,14 @@ class Fleet:
         except BaseException:
             self.close(grace_s=0.0)
             raise
+
+    def _make_keeper(self) -> Keeper | None:
+        keeping = self._settings.keeping
+        if keeping is None:
+            return None
+        from tradewind.fleet.keeping import Keeper
+
+        return Keeper(self._journal, self.id, keeping, self._report)
 
     def _make_renewals(self, meter: Meter | None) -> Renewals:
         return Renewals(
@@ -394,6 +399,8 @@ class Fleet:
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered gets no grace period: it has no work to save."""
+        from tradewind.fleet.ending import terminate
+
         ready = [machine for machine in machines if machine.name in self._addresses]
         unready = [machine for machine in machines if machine not in ready]
         names = {machine.id: machine.name for machine in machines}
@@ -446,8 +453,12 @@ class Fleet:
         if self._taken:
             end_home(self.folder)  # The processes of a killed client end a moment after it.
         elif self._settings.keeping is not None:
+            from tradewind.fleet.warm import WarmBook
+
             WarmBook(self._journal).keep(self.id, self._settings.keeping)
         if self._secured:
+            from tradewind.fleet.enrolment import Enrolment
+
             region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
             keeps_ca = self._keeper is not None
             home = self._provider.home(region)
@@ -532,6 +543,8 @@ class Fleet:
             self._addresses[self.plan.lead] = self._home.wait_ready(ready_s)
         if not waited:
             return
+        from tradewind.fleet.readiness import Readiness
+
         readiness = Readiness(self._provider, self._liveness.listed, self._ended, self._reach, self._trouble)
         try:
             readiness.wait(waited, deadline_s, on_ready)

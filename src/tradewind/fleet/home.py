@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.given import GivenCredentials, surroundings
@@ -21,10 +22,12 @@ from tradewind.fleet.provider import Home
 from tradewind.fleet.running import POLL_S
 from tradewind.fleet.sockets import DESCRIPTORS, HOME, ControlFolder, answers, socket_names
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.owner import OWNER_NAME, FleetOwner, Join
-from tradewind.gateway.process import READY_S, STOP_S, GatewayProcess
+from tradewind.gateway.process import OWNER_NAME, READY_S, STOP_S, GatewayProcess
 from tradewind.model.files import private_folder
 from tradewind.model.plan import GatewayAddress
+
+if TYPE_CHECKING:
+    from tradewind.gateway.owner import FleetOwner, Join
 
 __all__ = ["HomeGateway", "drain_home", "end_home", "start_owner"]
 
@@ -130,6 +133,8 @@ def start_owner(
     """Start the owner of a fleet, beside its lead. With `keeps_ca` another one can take over. With `credentials` it
     sends gateways these, and none of this machine. Raises GatewayError.
     """
+    from tradewind.gateway.owner import FleetOwner
+
     log_folder = private_folder(logs or folder / "logs")
     with surroundings(credentials) as (environment, descriptors):
         return FleetOwner(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tradewind.errors import TradewindError
 from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import InFlight
-from tradewind.fleet.ending import list_machines
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.provider import Machine, Provider
 from tradewind.gateway.process import STOP_S
@@ -33,6 +32,8 @@ class Liveness:
 
     def listed(self) -> tuple[Machine, ...]:
         """Return the fleet's machines as the provider lists them. Raises GatewayError."""
+        from tradewind.fleet.ending import list_machines
+
         found = list_machines(self._provider, self._fleet_id, self._in_flight)
         self._boots.listed(found)
         return found

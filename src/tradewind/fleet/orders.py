@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import LaunchOrder, Lease, NetworkChoice, Role
 from tradewind.fleet.settings import FleetSettings
 from tradewind.model.digest import sha256_hex
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedGateway
+
+if TYPE_CHECKING:
+    from tradewind.fleet.enrolment import Enrolment
 
 __all__ = ["Orders", "dialled_gateways"]
 

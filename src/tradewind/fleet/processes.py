@@ -21,7 +21,6 @@ from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
-from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.process_table import MACHINE_VARIABLE, mark_of, marked_processes
 from tradewind.fleet.provider import (
     FLEET_TAG,
@@ -125,6 +124,8 @@ class ProcessProvider(ABC):
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start processes concurrently. A machine that was ordered before with the same key is returned instead."""
+        from tradewind.fleet.earlier_orders import known_machine
+
         with self._placing:
             there = {
                 fleet_id: [machine for machine in self.machines({FLEET_TAG: fleet_id}) if not machine.ended]

@@ -8,12 +8,14 @@ everything again by the tags of its machines.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from tradewind.errors import GatewayError
-from tradewind.gateway.owner import Join
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass, field
+
+if TYPE_CHECKING:
+    from tradewind.gateway.owner import Join
 
 __all__ = [
     "ANY_TYPE",

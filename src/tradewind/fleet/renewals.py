@@ -6,14 +6,17 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
 from tradewind.gateway.process import STOP_S
 from tradewind.model.latch import Latch
+
+if TYPE_CHECKING:
+    from tradewind.fleet.keeping import Keeper
 
 __all__ = ["Renewals"]
 

@@ -16,15 +16,13 @@ from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
 from tradewind.gateway.client import STORES, request
-from tradewind.gateway.process import READY_S, BinaryProcess
+from tradewind.gateway.process import OWNER_NAME, READY_S, BinaryProcess
 from tradewind.model.document import to_document
 from tradewind.model.program import CONTRACT_VERSION, StoreUse
 from tradewind.model.records import dataclass, field
 
-__all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]
+__all__ = ["FleetOwner", "Join", "JoinToken"]
 
-#: The owner's name in the certificates of its fleet. It is reserved: no gateway may have it.
-OWNER_NAME = "tradewind-owner"
 #: The admin socket, in the fleet's folder.
 ADMIN_SOCKET = "owner.sock"
 #: Timeout of a request to the owner's admin socket.

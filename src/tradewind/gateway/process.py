@@ -16,6 +16,8 @@ from tradewind.errors import GatewayError
 from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
 from tradewind.model.files import open_private
 
+#: The name of a fleet's owner in the certificates of the fleet. It is reserved: no gateway may have it.
+OWNER_NAME = "tradewind-owner"
 #: Timeout for a gateway's readiness line, long enough for a busy machine.
 READY_S = 60.0
 #: Maximum time until a gateway ends after its standard input is closed. After it, the gateway is killed.

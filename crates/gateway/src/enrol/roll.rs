@@ -17,7 +17,7 @@ pub enum Refused {
     #[error("unknown gateway")]
     Unknown,
     /// It is a different gateway from the wanted one.
-    #[error("wrong name: {wanted} was wanted")]
+    #[error("wrong name: {wanted} was expected")]
     Name {
         /// Name of the wanted gateway.
         wanted: String,

@@ -12,10 +12,10 @@ use tradewind_store::{Checksums, Error, ObjectInfo, Store};
 const WINDOWS_MAX: usize = 2;
 
 /// Compares two objects whose attributes (`HEAD`) are known. If one is a file and only the other side has a checksum,
-/// reads the file, unless times decide.
+/// reads the file, unless times decide. Reads two files if only checksums decide.
 ///
 /// # Errors
-/// The file cannot be read.
+/// A file cannot be read.
 pub async fn decide_reading(
     rule: Comparison,
     source: (&Arc<dyn Store>, ObjectInfo),
@@ -26,6 +26,9 @@ pub async fn decide_reading(
     let times = Times::between(source.as_ref(), target.as_ref());
     let is_decided = rule == Comparison::Time || rule == Comparison::Auto && compare::has_kept_time(&ours, &theirs);
     if ours.size_bytes == theirs.size_bytes && !is_decided {
+        if rule == Comparison::Checksum && is_file(source) && is_file(target) {
+            ours.checksums = read(source.as_ref(), &ours, &Checksums::default(), policy).await?;
+        }
         fill(source, &mut ours, &theirs.checksums, policy).await?;
         fill(target, &mut theirs, &ours.checksums, policy).await?;
     }
@@ -39,10 +42,14 @@ async fn fill(
     policy: RetryPolicy,
 ) -> Result<(), Error> {
     let silent = object.checksums == Checksums::default();
-    if silent && *stated != Checksums::default() && store.url().starts_with("file:") {
+    if silent && *stated != Checksums::default() && is_file(store) {
         object.checksums = read(store.as_ref(), object, stated, policy).await?;
     }
     Ok(())
+}
+
+fn is_file(store: &Arc<dyn Store>) -> bool {
+    store.url().starts_with("file:")
 }
 
 /// Reads the object and returns the checksums needed to compare it with `stated`.

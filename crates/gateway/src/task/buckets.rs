@@ -78,9 +78,9 @@ pub(super) async fn make(
 /// What remains if a listing still has objects.
 const NEW_OBJECTS: &str = "another client wrote objects in the meantime: run it again when none writes any more";
 /// What remains if the store refuses although its listing is empty.
-const UNLISTED: &str = "no object is left in it, but old versions, delete markers (if it has versioning) or unfinished \
-                        uploads are, which Tradewind does not delete: delete them with the store's own tools or by a \
-                        lifecycle rule, and run it again";
+const UNLISTED: &str = "no object is left in it, but old versions, delete markers or unfinished uploads are: delete \
+                        versions and markers with `tradewind rm -r --versions` (S3), the others with the store's own \
+                        tools or a lifecycle rule, and run it again";
 
 /// Removes a bucket that is empty; with `force` deletes its objects first.
 pub(super) async fn remove(

@@ -24,6 +24,9 @@ use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition
 
 /// Maximum number of named objects that are looked up concurrently.
 const HEADS_AT_ONCE_MAX: usize = 16;
+/// Number of names in a row for which the store must reject the credentials before the rest of a list is not tried. As
+/// in transfers, one is not enough: a store may demand credentials for single objects only.
+const UNAUTHENTICATED_IN_A_ROW_MAX: usize = 8;
 const MISSING_HINT: &str = "check the names with `tradewind ls`; add -r to delete everything below a directory";
 
 /// Deletes from one store.
@@ -94,8 +97,10 @@ impl Rm {
         refused.end()
     }
 
-    /// Deletes the objects with these names below `prefix`. One that does not exist fails alone.
+    /// Deletes the objects with these names below `prefix`. One that does not exist, or for which the store rejects the
+    /// credentials, fails alone; after [`UNAUTHENTICATED_IN_A_ROW_MAX`] of the latter in a row the rest is not tried.
     pub(super) async fn run_named(&self, prefix: &str, names: Vec<String>, streams: &mut Streams) -> TaskResult {
+        let mut untried = names.len() as u64;
         let asked = futures::stream::iter(names.into_iter().map(|name| async move {
             let key = format!("{prefix}{name}");
             let found = self.policy.run("head", self.store.url(), || self.store.head(&key)).await;
@@ -104,18 +109,31 @@ impl Rm {
         let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
         let keys_max = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
         let (mut tally, mut missing, mut batch) = (Tally::default(), 0, Vec::new());
+        // Not yet printed: if the store rejects the credentials for every name, that is one error.
+        let mut rejected = Vec::new();
         while let Some((key, found)) = asked.next().await {
+            untried -= 1;
             match found {
-                Ok(_) => batch.push(ObjectDeletion::any(&key)),
-                Err(error) if error.kind == ErrorKind::NotFound && self.allow_empty => {}
-                Err(error) if error.kind == ErrorKind::NotFound => {
-                    missing += 1;
-                    self.say_missing(&key, streams)?;
+                Err(error) if error.kind == ErrorKind::Unauthenticated => {
+                    rejected.push((key, Err(error)));
+                    if rejected.len() == UNAUTHENTICATED_IN_A_ROW_MAX {
+                        break;
+                    }
+                    continue;
                 }
-                Err(error) if matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated) => {
-                    return Err(error.into());
+                Err(error) if error.kind == ErrorKind::BucketNotFound => return Err(error.into()),
+                found => {
+                    self.print(std::mem::take(&mut rejected), &mut tally, streams)?;
+                    match found {
+                        Ok(_) => batch.push(ObjectDeletion::any(&key)),
+                        Err(error) if error.kind == ErrorKind::NotFound && self.allow_empty => {}
+                        Err(error) if error.kind == ErrorKind::NotFound => {
+                            missing += 1;
+                            self.say_missing(&key, streams)?;
+                        }
+                        Err(error) => self.print(vec![(key, Err(error))], &mut tally, streams)?,
+                    }
                 }
-                Err(error) => self.print(vec![(key, Err(error))], &mut tally, streams)?,
             }
             if batch.len() == keys_max {
                 let verdicts = self.delete(std::mem::take(&mut batch)).await;
@@ -126,12 +144,22 @@ impl Rm {
             let verdicts = self.delete(batch).await;
             self.print(verdicts, &mut tally, streams)?;
         }
-        if missing > 0 && tally.gone + tally.failed == 0 {
+        if tally.gone + tally.failed + missing == 0
+            && let Some((_, Err(error))) = rejected.pop()
+        {
+            return Err(error.into());
+        }
+        self.print(rejected, &mut tally, streams)?;
+        if untried > 0 {
+            let rest = counted(untried, "name", "names");
+            streams.say_error(&format!("{rest} not tried: the store keeps rejecting the credentials"), None);
+        }
+        if missing > 0 && tally.gone + tally.failed + untried == 0 {
             let message = format!("{} not found", counted(missing, "object", "objects"));
             return Err(TaskError::ended(Outcome::SourceNotFound, message, Some(MISSING_HINT)));
         }
-        tally.failed += missing;
-        tally.failed_for_good += missing;
+        tally.failed += missing + untried;
+        tally.failed_for_good += missing + untried;
         tally.end("object", "objects")
     }
 

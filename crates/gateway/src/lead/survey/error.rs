@@ -90,7 +90,7 @@ pub enum SurveyError {
         destination: String,
     },
     /// Tags must be kept, and a store of the job has none.
-    #[error("--tags keep: {url} has no tags of objects")]
+    #[error("--tags keep: {url} does not keep tags of objects")]
     NoTags {
         /// The store.
         url: String,

