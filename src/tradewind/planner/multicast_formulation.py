@@ -95,7 +95,7 @@ class Trees:
         """Return the model of these regions, restricted to the given shared links."""
         network, every = formulation.network, shared_links(formulation)
         small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
-        offered = np.array([option.region_index in regions for option in network.options])
+        offered = np.array([option.pool in regions for option in network.options])
         columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
         prices = formulation.egress_usd_per_s
         small = replace(
@@ -182,7 +182,7 @@ def build_multicast_formulation(
     chosen = chosen[network.head[chosen] != source]
     width = len(chosen)
     writer = RowWriter(width * (1 + len(sinks)))
-    write_machine_rows(writer, network, chosen, source)
+    write_machine_rows(writer, network, chosen, (source,))
     leaving = np.flatnonzero(network.tail[chosen] == source)
     for number, sink in enumerate(sinks):
         first = width * (1 + number)
@@ -202,7 +202,7 @@ def build_multicast_formulation(
         links=np.tile(chosen, 1 + len(sinks)),
         egress_usd_per_s=np.concatenate([network.usd_per_gb[chosen] / BITS_PER_BYTE, np.zeros(width * len(sinks))]),
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
+        machine_max=network.machines_max[network.pool_of_option].astype(np.float64),
         flow_max=np.concatenate([flow_max, *onward]),
         out_of_source=width + leaving,
         rows=writer.rows(),

@@ -298,7 +298,7 @@ def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: 
         known = float(start.machines[k]) if start is not None else 0.0
         amount = float(machines[k]) + 1e3 * known
         if amount > INTEGRALITY_SLACK:
-            used[option.region_index] = used.get(option.region_index, 0.0) + amount
+            used[option.pool] = used.get(option.pool, 0.0) + amount
     ends = {formulation.source, *formulation.sinks}
     ranked = sorted(set(used) - ends, key=lambda region: -used[region])
     return frozenset({*ends, *ranked[: max(0, REGIONS_OF_INTEREST_MAX - len(ends))]})

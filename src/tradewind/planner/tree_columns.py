@@ -94,7 +94,7 @@ class TreeColumns:
         self._egress = network.usd_per_gb[links] / BITS_PER_BYTE
         self._usd_per_gbit = 0.0
         writer = RowWriter(len(links))
-        write_machine_rows(writer, network, links, source)
+        write_machine_rows(writer, network, links, (source,))
         self._rows = writer.rows()
         self._pool: list[Tree] = []
         of_link = self._rows.column < len(links)
@@ -139,7 +139,7 @@ class TreeColumns:
         """
         network = self._network
         manned = np.zeros(len(network.regions), dtype=bool)
-        manned[network.region_of_option[machines > 0]] = True
+        manned[network.pool_of_option[machines > 0]] = True
         open_links = manned[self._tails] & manned[self._heads] & ~closed
         fixed = machines.astype(np.float64)
         made = self._generate(subproblem, fixed, fixed, open_links, FLOWS_TOLERANCE, budget)
@@ -181,7 +181,7 @@ class TreeColumns:
 
     def _machines_max(self) -> FloatArray:
         network = self._network
-        most: FloatArray = network.machines_max[network.region_of_option].astype(np.float64)
+        most: FloatArray = network.machines_max[network.pool_of_option].astype(np.float64)
         return most
 
     def _row_names(self) -> list[str]:
@@ -250,7 +250,7 @@ class TreeColumns:
 
     def _rate_most(self, subproblem: Subproblem) -> float:
         """Return an upper bound on the rate: the egress of all machines allowed at the source."""
-        caps = [o.egress_gbps for o in self._network.options if o.region_index == self._source]
+        caps = [o.egress_gbps for o in self._network.options if o.pool == self._source]
         return min(subproblem.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
 
     def _master(self, subproblem: Subproblem, low: FloatArray, high: FloatArray) -> Any:
@@ -276,7 +276,7 @@ class TreeColumns:
             rows, values = list(self._rows.row[mine]), list(self._rows.value[mine])
             for number, region in enumerate(ends):
                 rate = option.read_gbps if number == 0 else option.write_gbps
-                if region == option.region_index:
+                if region == option.pool:
                     rows.append(first_store + number)
                     values.append(-min(rate, 1e4))
             usd_per_s = option.usd_per_s * subproblem.machine_factor
