@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from tests.planner import brute_force_trees as trees
 from tests.planner.brute_force import cheapest_usd, fastest_gbps
 from tests.planner.brute_force_mixed import MixedWorld
+from tests.planner.brute_force_trees import TreeWorld
 from tests.planner.worlds import MADE, random_world
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
@@ -18,9 +20,9 @@ from tradewind.model.price import EgressPrice, EgressRule, PriceTier, StandardTi
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct, gridftp, ron
-from tradewind.planner.check import violations
+from tradewind.planner.check import multicast_violations, violations
 from tradewind.planner.gateways import assign_gateways
-from tradewind.planner.multicast import prepare_multicast
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
 from tradewind.planner.network import PlanningLimits, sent_gb
 from tradewind.planner.plan import Transfer, prepare, solve_overlay, trace_transfer
 
@@ -155,10 +157,23 @@ def test_the_check_refuses_a_tier_that_is_not_offered_or_not_wanted() -> None:
     assert any("not offered" in fault for fault in violations(plan, untiered, transfer.limits))
 
 
-def test_several_destinations_have_one_network_tier() -> None:
-    catalog = tiered_world(0)
-    with pytest.raises(UsageError, match="one network tier"):
-        prepare_multicast(catalog, SOURCE, [SINK, Region("q", "r3")], 1.0, PlanningLimits(network_tiers="best"))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4, 6, 10, 12))])
+def test_the_best_tiers_for_several_destinations_are_those_of_brute_force(seed: int) -> None:
+    catalog, sinks = tiered_world(seed), (SINK, Region("q", "r3"))
+    able = tuple(r for r in catalog.places if "standard" in catalog.network_tiers(r))
+    world = TreeWorld(catalog, SOURCE, sinks, VOLUME_GB, 1, able)
+    limits = PlanningLimits(machines_per_region=1, network_tiers="best")
+    transfer = prepare_multicast(catalog, SOURCE, sinks, VOLUME_GB, limits)
+    top_gbps = trees.fastest_gbps(world)
+    fast = solve_multicast(transfer, Fastest())
+    assert fast.throughput_gbps == pytest.approx(top_gbps, rel=1e-6) and fast.optimal
+    for part in (0.4, 0.85):
+        plan = solve_multicast(transfer, MinThroughput(part * top_gbps))
+        assert plan.cost.total_usd == pytest.approx(trees.cheapest_usd(world, part * top_gbps), rel=1e-6)
+        assert plan.optimal and multicast_violations(plan, catalog, limits) == []
+    ceiling_usd = 1.1 * trees.cheapest_usd(world, 0.5 * top_gbps)
+    best_gbps = trees.fastest_gbps(world, ceiling_usd)
+    assert solve_multicast(transfer, MaxCost(ceiling_usd)).throughput_gbps == pytest.approx(best_gbps, rel=1e-6)
 
 
 @pytest.mark.parametrize("machines_max", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -25,6 +25,7 @@ __all__ = [
     "Overlay",
     "OverlayEdge",
     "OverlayRoute",
+    "Pool",
     "RegionMachines",
     "UnicastOverlay",
     "goal_document",
@@ -88,6 +89,10 @@ class OverlayRoute:
         return self.network_tiers or tuple(None for _ in self.regions)
 
 
+Pool = tuple[Region, NetworkTier | None]
+"""Machines of a region; those of one network tier if it has both."""
+
+
 @dataclass(frozen=True)
 class DistributionTree:
     """One tree from the source to all destinations, and its share of the bytes.
@@ -99,20 +104,31 @@ class DistributionTree:
     """Hops from the source outwards: each region is reached before it is left."""
     gbps: float
     share: float
+    network_tiers: tuple[tuple[NetworkTier | None, NetworkTier | None], ...] = ()
+    """For each hop, the network tiers of the machines at its ends, None where a region has one; empty if all have."""
+
+    @property
+    def pooled_hops(self) -> tuple[tuple[Pool, Pool], ...]:
+        """Return the hops with the machines at both ends."""
+        tiers = self.network_tiers or tuple((None, None) for _ in self.hops)
+        return tuple(
+            ((src, sent), (dst, received)) for (src, dst), (sent, received) in zip(self.hops, tiers, strict=True)
+        )
 
     def copies(self, destinations: Collection[Region]) -> Mapping[Region, int]:
         """Return the regions that duplicate its bytes, with their copies, including one kept by a destination."""
-        sent = Counter(src for src, _ in self.hops)
-        made = {region: count + (region in destinations) for region, count in sent.items()}
+        made: dict[Region, int] = {}
+        for (region, _), count in Counter(start for start, _ in self.pooled_hops).items():
+            made[region] = max(made.get(region, 0), count + (region in destinations))
         return {region: count for region, count in made.items() if count > 1}
 
     def path_to(self, destination: Region) -> tuple[Region, ...]:
         """Return the regions from the source to one destination."""
-        before = {dst: src for src, dst in self.hops}
-        path = [destination]
+        before = {end: start for start, end in self.pooled_hops}
+        path = [next(end for end in before if end[0] == destination)]
         while path[-1] in before:
             path.append(before[path[-1]])
-        return tuple(reversed(path))
+        return tuple(region for region, _ in reversed(path))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +229,11 @@ class MulticastOverlay(Overlay):
 
     def _destinations(self) -> tuple[Region, ...]:
         return self.destinations
+
+    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
+        """Yield each hop of each tree: both ends, each with its tier if it has both; and its Gbit/s."""
+        for tree in self.trees:
+            yield from ((*start, *end, tree.gbps) for start, end in tree.pooled_hops)
 
     @property
     def copies(self) -> Mapping[Region, int]:
@@ -326,7 +347,9 @@ def _destinations(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
 def _paths(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
     if isinstance(plan, MulticastOverlay):
         trees = ((t, [[str(src), str(dst)] for src, dst in t.hops]) for t in plan.trees)
-        return {"trees": [{"hops": hops, "gbps": t.gbps, "share": t.share} for t, hops in trees]}
+        return {
+            "trees": [{"hops": hops, "gbps": t.gbps, "share": t.share, **_tiers(t.network_tiers)} for t, hops in trees]
+        }
     routes = ((r, [str(region) for region in r.regions]) for r in plan.routes)
     return {
         "routes": [
@@ -339,7 +362,7 @@ def _tier(network_tier: NetworkTier | None) -> dict[str, NetworkTier]:
     return {} if network_tier is None else {"network_tier": network_tier}
 
 
-def _tiers(network_tiers: Sequence[NetworkTier | None]) -> dict[str, list[NetworkTier | None]]:
+def _tiers(network_tiers: Sequence[object]) -> dict[str, list[object]]:
     return {"network_tiers": list(network_tiers)} if network_tiers else {}
 
 

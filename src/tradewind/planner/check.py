@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
-from tradewind.model.network_tier import NetworkTier
-from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, RegionMachines, UnicastOverlay
+from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, Pool, RegionMachines, UnicastOverlay
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
 from tradewind.model.units import format_count
@@ -121,40 +120,42 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
     if _differ(math.fsum(t.gbps for t in plan.trees), plan.throughput_gbps):
         yield f"the trees do not add up to {plan.throughput_gbps} Gbit/s"
     for tree in plan.trees:
-        reached = {plan.source}
-        for src, dst in tree.hops:
-            if src not in reached or dst in reached:
-                yield f"a tree goes from {src} to {dst}, but {'has not reached' if src not in reached else 'was at'} it"
-            reached.add(dst)
-        for missed in set(plan.destinations) - reached:
+        reached: set[Pool] = set()
+        for start, end in tree.pooled_hops:
+            unknown = start[0] != plan.source and start not in reached
+            if unknown or end in reached or end[0] == plan.source:
+                words = "has not reached" if unknown else "was at"
+                yield f"a tree goes from {start[0]} to {end[0]}, but {words} it"
+            reached.add(end)
+            for region, tier in (start, end):
+                if (tier is None) == (region in plan.mixed_at):
+                    yield f"a tree does not say which machines of {region} it uses"
+        for missed in set(plan.destinations) - {region for region, _ in reached}:
             yield f"a tree does not reach {missed}"
-        leaves = reached - {src for src, _ in tree.hops}
-        for idle in leaves - set(plan.destinations):
+        leaves = reached - {start for start, _ in tree.pooled_hops}
+        for idle in {region for region, _ in leaves} - set(plan.destinations):
             yield f"a tree ends at {idle}, which is not a destination"
+    pooled = list(plan.pooled_hops())
     for edge in plan.edges:
-        through = math.fsum(t.gbps for t in plan.trees if (edge.src, edge.dst) in t.hops)
+        through = math.fsum(hop[4] for hop in pooled if hop[:3] == (edge.src, edge.network_tier, edge.dst))
         if _differ(through, edge.gbps):
             yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
     for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
         yield f"{hop[0]} → {hop[1]}: a tree uses it, but it is not an edge of the plan"
 
 
-_Pool = tuple[Region, NetworkTier | None]
-"""The machines of a region; those of one network tier if it has both."""
-
-
-def _pools(plan: Overlay) -> dict[_Pool, list[RegionMachines]]:
-    pools: dict[_Pool, list[RegionMachines]] = {}
+def _pools(plan: Overlay) -> dict[Pool, list[RegionMachines]]:
+    pools: dict[Pool, list[RegionMachines]] = {}
     for each in plan.machines:
         pools.setdefault((each.region, each.network_tier if each.region in plan.mixed_at else None), []).append(each)
     return pools
 
 
-def _sent_by(plan: Overlay, pool: _Pool) -> list[OverlayEdge]:
+def _sent_by(plan: Overlay, pool: Pool) -> list[OverlayEdge]:
     return [edge for edge in plan.edges if (edge.src, edge.network_tier) == pool]
 
 
-def _received_by(plan: Overlay, pool: _Pool) -> list[tuple[OverlayEdge, float]]:
+def _received_by(plan: Overlay, pool: Pool) -> list[tuple[OverlayEdge, float]]:
     """Return the edges to a pool, each with its rate there: that of the routes or trees which use it [Gbit/s]."""
     edges = [edge for edge in plan.edges if edge.dst == pool[0]]
     if pool[1] is None:

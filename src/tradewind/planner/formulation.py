@@ -210,6 +210,11 @@ class Formulation:
         return self.network.pools_of(self.source)
 
     @property
+    def sink_pools(self) -> tuple[int, ...]:
+        """All pools of the destinations."""
+        return tuple(pool for sink in self.sinks for pool in self.network.pools_of(sink))
+
+    @property
     def sink(self) -> int:
         """The destination, or the first of several."""
         return self.sinks[0]

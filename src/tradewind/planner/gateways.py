@@ -13,16 +13,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tradewind.model.network_tier import NetworkTier
-from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.overlay import Pool, UnicastOverlay
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.routes import region_name
 
 __all__ = ["assign_gateways", "gateway_stem"]
-
-_Pool = tuple[Region, NetworkTier | None]
-"""The machines of a region; those of one network tier if it has both."""
 
 CUT_SLACK = 1e-9
 """Route boundaries closer together than this share are one cut."""
@@ -60,9 +57,9 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
     return Plan(tuple(gateways), hops_planned, tuple(routes), prediction=prediction, overlay=overlay)
 
 
-def _pools(overlay: UnicastOverlay) -> dict[_Pool, list[str]]:
+def _pools(overlay: UnicastOverlay) -> dict[Pool, list[str]]:
     """Return the names of the gateways of each pool, in the order of the overlay's machines."""
-    pools: dict[_Pool, list[str]] = {}
+    pools: dict[Pool, list[str]] = {}
     for machines in overlay.machines:
         tier = machines.network_tier if machines.region in overlay.mixed_at else None
         names = pools.setdefault((machines.region, tier), [])

@@ -19,6 +19,7 @@ from tradewind.model.region import Region
 from tradewind.planner.best import RATE_TIE, solve_over_boot_times
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
+from tradewind.planner.multicast_formulation import build_multicast_formulation
 from tradewind.planner.network import build_network
 from tradewind.planner.points import PROVEN_GAP, Point
 from tradewind.planner.transfer import Transfer, with_boot_within
@@ -84,7 +85,7 @@ def _regions_to_flip(transfer: Transfer, found: list[Found]) -> list[Region]:
     """Return the regions with a choice that send in an answer, the source first."""
     network, ends = transfer.network, transfer.formulation
     free = set(network.regions[network.region_count :])
-    source, sink = network.regions[ends.source], network.regions[ends.sink]
+    source, sink = network.regions[ends.source], None if ends.shared else network.regions[ends.sink]
     used = dict.fromkeys(region for part, point in found for region in _machines_at(part, point))
     return [region for region in dict.fromkeys((source, *used)) if region in free and region != sink]
 
@@ -109,8 +110,12 @@ def _with_one_tier(
     limits = replace(limits, network_tiers=tier, network_tier_of={**(tiers or {}), **limits.network_tier_of})
     network = build_network(transfer.catalog, limits)
     names, whole = transfer.network.regions, transfer.formulation
-    ends = (network.index[names[whole.source]], network.index[names[whole.sink]])
-    single = replace(transfer, limits=limits, network=network, formulation=build_formulation(network, *ends))
+    source, *sinks = (network.index[names[end]] for end in (whole.source, *whole.sinks))
+    if whole.shared is None:
+        formulation = build_formulation(network, source, sinks[0])
+    else:
+        formulation = build_multicast_formulation(network, source, tuple(sinks))
+    single = replace(transfer, limits=limits, network=network, formulation=formulation)
     return single if transfer.demand.boot_given else with_boot_within(single, transfer.demand.boot_s)
 
 

@@ -22,7 +22,15 @@ from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.points import Demand, Point
 
-__all__ = ["FLOW_MIN_RELATIVE", "build_overlay", "decompose", "figures", "fitting_part", "round_connections"]
+__all__ = [
+    "FLOW_MIN_RELATIVE",
+    "build_overlay",
+    "decompose",
+    "figures",
+    "fitting_part",
+    "round_connections",
+    "tier_of_pool",
+]
 
 FLOW_MIN_RELATIVE = 1e-7
 """Flows below this part of the rate are rounding of the solver, and are dropped."""
@@ -64,7 +72,7 @@ def build_overlay(
                 tuple(name[v] for v in path),
                 gbps,
                 gbps / rate,
-                network_tiers=tiers_along(formulation.network, path, machines),
+                network_tiers=_tiers_along(formulation.network, path, machines),
             )
             for path, gbps in paths
         ),
@@ -114,7 +122,7 @@ def figures(
             connections[u, v],
             price[position[u, v]],
             link[u, v],
-            network_tier=_tier_of_pool(network, u, machines),
+            network_tier=tier_of_pool(network, u, machines),
         )
         for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
     )
@@ -124,15 +132,15 @@ def figures(
     return rate, edges, machines, Cost(egress_usd, machines_usd, demand.requests_usd)
 
 
-def tiers_along(
+def _tiers_along(
     network: FlowNetwork, path: Sequence[int], machines: Sequence[RegionMachines]
 ) -> tuple[NetworkTier | None, ...]:
     """Return the network tier of each pool of a path whose region has machines of both; empty if there is none."""
-    tiers = tuple(_tier_of_pool(network, pool, machines) for pool in path)
+    tiers = tuple(tier_of_pool(network, pool, machines) for pool in path)
     return tiers if any(tiers) else ()
 
 
-def _tier_of_pool(network: FlowNetwork, pool: int, machines: Sequence[RegionMachines]) -> NetworkTier | None:
+def tier_of_pool(network: FlowNetwork, pool: int, machines: Sequence[RegionMachines]) -> NetworkTier | None:
     """Return the network tier of a pool if its region has machines of both; else None, as its machines say it."""
     here = {each.network_tier for each in machines if each.region == network.regions[pool]}
     return None if len(here) < 2 else network.tiers[pool]
