@@ -11,7 +11,6 @@ from tests.planner.brute_force import cheapest_usd, fastest_gbps
 from tests.planner.brute_force_mixed import MixedWorld
 from tests.planner.brute_force_trees import TreeWorld
 from tests.planner.worlds import MADE, random_world
-from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice
@@ -198,9 +197,15 @@ def test_baselines_of_a_choice_send_in_the_premium_tier() -> None:
         assert plan.machines == expected.machines
 
 
-def test_a_frontier_has_one_network_tier() -> None:
-    with pytest.raises(UsageError, match="one network tier"):
-        trace_transfer(prepared(tiered_world(0), 2, "best"))
+@pytest.mark.parametrize("seed", [0, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_frontier_of_both_tiers_is_as_good_as_the_plans_at_its_rates(seed: int) -> None:
+    transfer = prepared(tiered_world(seed), 2, "best")
+    frontier = trace_transfer(transfer)
+    assert all(segment.proven for segment in frontier.segments)
+    top_gbps = max(gbps for gbps, _ in frontier.elbows()) * (1 - 1e-9)
+    for part in (0.3, 0.7, 1.0):
+        plan = planned(transfer, MinThroughput(part * top_gbps))
+        assert frontier.cost_usd(part * top_gbps) == pytest.approx(plan.cost.total_usd, rel=1e-6)
 
 
 def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None:

@@ -184,10 +184,7 @@ def trace_transfer(
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
-        UsageError: regions have a choice of network tiers.
     """
-    if transfer.network.has_tiers:
-        raise UsageError("a frontier has one network tier", hint="choose premium or standard instead of best")
     if known and not transfer.demand.boot_given:
         transfer = with_boot_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
