@@ -149,7 +149,7 @@ def bounds(network: FlowNetwork) -> tuple[FloatArray, FloatArray]:
         price = np.minimum(price, price[:, middle : middle + 1] + price[middle : middle + 1, :])
     egress, ingress = np.zeros(count), np.zeros(count)
     for option in network.options:
-        egress[option.region_index], ingress[option.region_index] = option.egress_gbps, option.ingress_gbps
+        egress[option.pool], ingress[option.pool] = option.egress_gbps, option.ingress_gbps
     out = np.minimum(egress, link_gbps.max(axis=1))
     into = np.minimum(ingress, link_gbps.max(axis=0))
     return np.minimum(out[:, None], into[None, :]), price
@@ -162,7 +162,7 @@ def straight_point(made: Transfer, gbps: float) -> Point:
     link = network.link_between(formulation.source, formulation.sink)
     flow[np.flatnonzero(formulation.links == link)] = gbps
     ends = (formulation.source, formulation.sink)
-    machines = np.array([int(option.region_index in ends) for option in network.options], dtype=np.int64)
+    machines = np.array([int(option.pool in ends) for option in network.options], dtype=np.int64)
     return Point.of(formulation, made.demand, Solution(flow, machines, gbps, gbps, optimal=True))
 
 

@@ -61,13 +61,3 @@ def test_the_best_tier_costs_no_more_than_either() -> None:
 def test_an_unknown_tier_is_refused() -> None:
     with pytest.raises(UsageError, match="premium, standard or best, not 'cheap'"):
         tradewind.plan(str(SOURCE), str(SINK), volume_gb=40, tier="cheap", catalog=tiered_world(0))  # type: ignore[call-overload]
-
-
-@pytest.mark.parametrize("option", [["--frontier"], ["--plot", "plan.svg"]])
-def test_a_frontier_with_a_choice_of_tiers_is_refused_before_anything_is_planned(
-    option: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("tradewind.engine.engine.Engine.plan", lambda *_, **__: pytest.fail("it planned"))
-    assert main(["plan", *ENDS, "--volume", "10GB", "--tier", "best", *option]) == 2
-    assert f"--tier best and {option[0]} cannot be combined" in capsys.readouterr().err

@@ -1,7 +1,7 @@
-"""Find the best plan whose source may use machines of both network tiers, by trying all machines.
+"""Find the best plan whose regions may use machines of both network tiers, by trying all machines.
 
-Shares no code with the planner. The source becomes two regions without a link between them, one for each tier, which
-share its limit of machines. For fixed machines each goal is one linear program, as in `brute_force.py`.
+Shares no code with the planner. A region with both tiers becomes two without a link between them, one for each tier,
+which share its limit of machines. For fixed machines each goal is one linear program, as in `brute_force.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
 
+def standard_twin(region: Region) -> Region:
+    """Return the machines of a region in the standard tier, as a region of their own."""
+    return Region(region.provider, f"{region.name}-standard")
+
+
 @dataclass(frozen=True)
 class MixedWorld:
-    """`premium` and `standard` are the same catalog with the source in one tier; the other regions have theirs."""
+    """`able` are the regions whose machines may have either tier; the sink is not among them, as it sends nothing."""
 
-    premium: Catalog
-    standard: Catalog
+    catalog: Catalog
+    able: tuple[Region, ...]
     source: Region
     sink: Region
     volume_gb: float
@@ -32,29 +37,35 @@ class MixedWorld:
     rate_max_gbps: float = math.inf
 
     @property
-    def other(self) -> Region:
-        """The source's machines of the standard tier, as a region of their own."""
-        return Region(self.source.provider, f"{self.source.name}-standard")
+    def sources(self) -> tuple[Region, ...]:
+        return self.twins(self.source)
+
+    def twins(self, region: Region) -> tuple[Region, ...]:
+        return (region, standard_twin(region)) if region in self.able else (region,)
 
     def links(self) -> dict[tuple[Region, Region], tuple[float, float]]:
-        """Return rate and price of each link; those out of the source once per tier."""
+        """Return rate and price of each link: out of a region once per tier, and into it once per tier."""
         found = {}
-        for catalog, start in ((self.premium, self.source), (self.standard, self.other)):
-            for (u, v), link in catalog.grid.links.items():
-                price = catalog.egress(u, v)
+        standard = self.catalog.with_standard_tier(self.able)
+        for u, v in self.catalog.grid.links:
+            if v == self.source or u == self.sink:
+                continue
+            for start, end in itertools.product(self.twins(u), self.twins(v)):
+                known = self.catalog if start == u else standard
+                price = known.egress(u, v)
                 assert price is not None
-                if v != self.source and u != self.sink and (u == self.source or start == self.source):
-                    found[start if u == self.source else u, v] = link.gbps, price.usd_per_gb
+                found[start, end] = known.grid.links[u, v].gbps, price.usd_per_gb
         return found
 
     def machine_sets(self) -> Iterator[Machines]:
-        regions = list(self.premium.grid.regions())
-        choices = [machine_choices(self.premium, region, self.machines_max) for region in regions]
-        more = machine_choices(self.premium, self.source, self.machines_max)
-        for *chosen, other in itertools.product(*choices, more):
-            machines = dict(zip(regions, chosen, strict=True)) | {self.other: other}
-            sending = machines[self.source][1] + other[1]
-            if 0 < sending <= self.machines_max and machines[self.sink][1]:
+        places = [place for region in self.catalog.grid.regions() for place in self.twins(region)]
+        owner = {place: region for region in self.catalog.grid.regions() for place in self.twins(region)}
+        choices = [machine_choices(self.catalog, owner[place], self.machines_max) for place in places]
+        for chosen in itertools.product(*choices):
+            machines = dict(zip(places, chosen, strict=True))
+            counts = [sum(machines[twin][1] for twin in self.twins(region)) for region in self.able]
+            sending = sum(machines[place][1] for place in self.sources)
+            if sending and machines[self.sink][1] and all(count <= self.machines_max for count in counts):
                 yield machines
 
     def model(self, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
@@ -65,7 +76,7 @@ class MixedWorld:
 def _flows(world: MixedWorld, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the model of flows in Gbit/s with rate T; or, scaled, as fractions of T with y = 1/T for each constant."""
     links = {(u, v): of for (u, v), of in world.links().items() if machines[u][1] and machines[v][1]}
-    sources = (world.source, world.other)
+    sources = world.sources
     if not any(u in sources for u, _ in links) or not any(v == world.sink for _, v in links):
         return None
     highs = highspy.Highs()  # type: ignore[no-untyped-call]

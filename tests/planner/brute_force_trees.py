@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import highspy
 
 from tests.planner.brute_force import Machines, machine_choices, machines_usd_per_s
+from tests.planner.brute_force_mixed import standard_twin
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
@@ -26,32 +27,68 @@ class TreeWorld:
     sinks: tuple[Region, ...]
     volume_gb: float
     machines_max: int
+    able: tuple[Region, ...] = ()
+    """Regions whose machines may have either network tier: each is two places, which share its limit of machines."""
+
+    def twins(self, region: Region) -> tuple[Region, ...]:
+        return (region, standard_twin(region)) if region in self.able else (region,)
+
+    def places(self) -> list[Region]:
+        return [place for region in self.catalog.grid.regions() for place in self.twins(region)]
+
+    def links(self) -> dict[tuple[Region, Region], tuple[float, float]]:
+        """Return rate and price of each link, once per tier of both ends."""
+        found, standard = {}, self.catalog.with_standard_tier(self.able)
+        for u, v in self.catalog.grid.links:
+            for start, end in itertools.product(self.twins(u), self.twins(v)):
+                known = self.catalog if start == u else standard
+                price = known.egress(u, v)
+                assert price is not None
+                found[start, end] = known.grid.links[u, v].gbps, price.usd_per_gb
+        return found
 
     def trees(self) -> list[Tree]:
         """Return every tree from the source that reaches all destinations and whose leaves are destinations."""
-        regions = [r for r in self.catalog.grid.regions() if r != self.source]
-        into = {r: [u for u, v in self.catalog.grid.links if v == r] for r in regions}
+        roots, links = self.twins(self.source), self.links()
+        places = [place for place in self.places() if place not in roots]
+        into = {place: [u for u, v in links if v == place] for place in places}
         found = []
-        for choice in itertools.product(*[[None, *into[r]] for r in regions]):
-            before = {r: u for r, u in zip(regions, choice, strict=True) if u is not None}
-            if set(self.sinks) <= set(before) and self._is_tree(before):
+        for choice in itertools.product(*[[None, *into[place]] for place in places]):
+            before = {place: u for place, u in zip(places, choice, strict=True) if u is not None}
+            reached = all(any(twin in before for twin in self.twins(sink)) for sink in self.sinks)
+            if reached and self._is_tree(before, roots):
                 found.append(tuple((u, v) for v, u in before.items()))
         return found
 
-    def _is_tree(self, before: dict[Region, Region]) -> bool:
+    def _is_tree(self, before: dict[Region, Region], roots: tuple[Region, ...]) -> bool:
         for start in before:
             at, steps = start, 0
-            while at != self.source:
+            while at not in roots:
                 at, steps = before.get(at), steps + 1  # type: ignore[assignment]
                 if at is None or steps > len(before):
                     return False
-        return set(before) - set(before.values()) <= set(self.sinks)
+        return set(before) - set(before.values()) <= {twin for sink in self.sinks for twin in self.twins(sink)}
 
     def machine_sets(self) -> Iterator[Machines]:
         regions = self.catalog.grid.regions()
-        for chosen in itertools.product(*[machine_choices(self.catalog, r, self.machines_max) for r in regions]):
-            machines = dict(zip(regions, chosen, strict=True))
-            if all(machines[end][1] for end in (self.source, *self.sinks)):
+        choices = [
+            [
+                of
+                for of in itertools.product(
+                    *[machine_choices(self.catalog, r, self.machines_max) for _ in self.twins(r)]
+                )
+                if sum(count for _, count in of) <= self.machines_max
+            ]
+            for r in regions
+        ]
+        for chosen in itertools.product(*choices):
+            machines = {
+                place: of
+                for region, each in zip(regions, chosen, strict=True)
+                for place, of in zip(self.twins(region), each, strict=True)
+            }
+            ends = (self.source, *self.sinks)
+            if all(any(machines[twin][1] for twin in self.twins(end)) for end in ends):
                 yield machines
 
 
@@ -87,8 +124,8 @@ def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
 
 
 def _egress_usd_per_gb(world: TreeWorld, use):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    prices = {pair: world.catalog.egress(*pair) for pair in use}
-    return sum(part * prices[pair].usd_per_gb for pair, part in use.items())  # type: ignore[union-attr]
+    links = world.links()
+    return sum(part * links[pair][1] for pair, part in use.items())
 
 
 def shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN201
@@ -99,13 +136,13 @@ def shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ig
     served = [tree for tree in trees if all(machines[u][1] and machines[v][1] for u, v in tree)]
     share = [highs.addVariable(lb=0) for _ in served]
     highs.addConstr(sum(share) == 1.0) if served else highs.addConstr(inverse_rate >= 2e6)
-    links = world.catalog.grid.links
+    links = world.links()
     use = {pair: sum(x for x, tree in zip(share, served, strict=True) if pair in tree) for pair in links}
-    for region in world.catalog.grid.regions():
+    for region in world.places():
         offer, count = machines[region]
         for end, cap in ((0, offer.machine.egress_gbps), (1, offer.machine.ingress_gbps)):
             at = [pair for pair in links if pair[end] == region and not isinstance(use[pair], int)]
             if at:
                 highs.addConstr(sum(use[p] for p in at) <= cap * count * inverse_rate)
-                highs.addConstr(sum((1 / links[p].gbps) * use[p] for p in at) <= count * inverse_rate)
+                highs.addConstr(sum((1 / links[p][0]) * use[p] for p in at) <= count * inverse_rate)
     return highs, use, inverse_rate

@@ -1,18 +1,16 @@
-"""The choice of network tiers, compared with brute force: each set of relays in the standard tier, each machine of the
-source in either.
-"""
+"""The choice of network tiers, compared with brute force: each machine of source and relays in either."""
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
 
+from tests.planner import brute_force_trees as trees
 from tests.planner.brute_force import cheapest_usd, fastest_gbps
 from tests.planner.brute_force_mixed import MixedWorld
+from tests.planner.brute_force_trees import TreeWorld
 from tests.planner.worlds import MADE, random_world
-from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice
@@ -21,13 +19,14 @@ from tradewind.model.price import EgressPrice, EgressRule, PriceTier, StandardTi
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct, gridftp, ron
-from tradewind.planner.check import violations
-from tradewind.planner.multicast import prepare_multicast
-from tradewind.planner.network import PlanningLimits
+from tradewind.planner.check import multicast_violations, violations
+from tradewind.planner.gateways import assign_gateways
+from tradewind.planner.multicast import prepare_multicast, solve_multicast
+from tradewind.planner.network import PlanningLimits, sent_gb
 from tradewind.planner.plan import Transfer, prepare, solve_overlay, trace_transfer
 
 VOLUME_GB = 40.0
-SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
+SOURCE, SINK, RELAY = Region("p", "r0"), Region("q", "r1"), Region("p", "r2")
 
 
 def tiered_world(seed: int, *, boot_s: float = 0.0, types: int = 1) -> Catalog:
@@ -62,12 +61,10 @@ def planned(transfer: Transfer, goal: Goal) -> UnicastOverlay:
     return plan
 
 
-def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[MixedWorld]:
-    """Return one world per set of relays in the standard tier. The sink sends nothing."""
-    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r not in (SOURCE, SINK)]
-    sets = itertools.chain.from_iterable(itertools.combinations(able, n) for n in range(len(able) + 1))
-    catalogs = [(catalog.with_standard_tier(chosen), catalog.with_standard_tier((*chosen, SOURCE))) for chosen in sets]
-    return [MixedWorld(*each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
+def world_of(catalog: Catalog, machines_max: int, boot_s: float) -> MixedWorld:
+    """Return the world whose source and relays have either tier. The sink sends nothing."""
+    able = tuple(r for r in catalog.places if "standard" in catalog.network_tiers(r) and r != SINK)
+    return MixedWorld(catalog, able, SOURCE, SINK, VOLUME_GB, machines_max, boot_s)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +78,51 @@ def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[MixedW
 )
 def test_the_best_tiers_are_those_of_brute_force(seed: int, boot_s: float, types: int, machines_max: int) -> None:
     catalog = tiered_world(seed, boot_s=boot_s, types=types)
-    worlds, transfer = worlds_of(catalog, machines_max, boot_s), prepared(catalog, machines_max, "best")
-    top_gbps = max(fastest_gbps(world) for world in worlds)
+    world, transfer = world_of(catalog, machines_max, boot_s), prepared(catalog, machines_max, "best")
+    top_gbps = fastest_gbps(world)
     assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
     for part in (0.3, 0.8):
         rate = part * top_gbps
-        least_usd = min(cheapest_usd(world, rate) for world in worlds)
-        assert planned(transfer, MinThroughput(rate)).cost.total_usd == pytest.approx(least_usd, rel=1e-6)
-    ceiling_usd = 1.1 * min(cheapest_usd(world, 0.5 * top_gbps) for world in worlds)
-    best_gbps = max(fastest_gbps(world, ceiling_usd) for world in worlds)
+        assert planned(transfer, MinThroughput(rate)).cost.total_usd == pytest.approx(
+            cheapest_usd(world, rate), rel=1e-6
+        )
+    ceiling_usd = 1.1 * cheapest_usd(world, 0.5 * top_gbps)
+    best_gbps = fastest_gbps(world, ceiling_usd)
     assert planned(transfer, MaxCost(ceiling_usd)).throughput_gbps == pytest.approx(best_gbps, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seed", "ceiling_usd", "mixed"),
+    [(10, 5.25, (RELAY,)), pytest.param(81, 5.53, (SOURCE, RELAY), marks=pytest.mark.slow)],
+)
+def test_a_relay_may_have_both_tiers(seed: int, ceiling_usd: float, mixed: tuple[Region, ...]) -> None:
+    catalog = tiered_world(seed)
+    plan = planned(prepared(catalog, 2, "best"), MaxCost(ceiling_usd))
+    assert plan.mixed_at == mixed and plan.optimal
+    best_gbps = fastest_gbps(world_of(catalog, 2, 0.0), ceiling_usd)
+    assert plan.throughput_gbps == pytest.approx(best_gbps, rel=1e-6)
+    gateways = assign_gateways(plan)
+    for tier in ("premium", "standard"):
+        share = sum(
+            route.share for route in plan.routes if (RELAY, tier) in zip(route.regions, route.tiers, strict=True)
+        )
+        through = (route for route in gateways.routes if f"p-r2{'-standard' * (tier == 'standard')}-1" in route.nodes)
+        assert 0.0 < share < 1.0 and sum(route.share for route in through) == pytest.approx(share)
+
+
+def test_volumes_sent_before_count_in_the_tier_in_which_they_were_sent() -> None:
+    catalog, steps = tiered_world(3), (PriceTier(0.0, 0.02), PriceTier(100.0, 0.01))
+    rules = tuple(replace(rule, price=EgressPrice(steps, MADE)) for rule in catalog.standard_tiers["p"].rules)
+    tiers = {**catalog.standard_tiers, "p": replace(catalog.standard_tiers["p"], rules=rules)}
+    steps = (PriceTier(0.0, 0.04), PriceTier(100.0, 0.03))
+    pairs = {**catalog.prices.pairs, (SOURCE, SINK): EgressPrice(steps, MADE)}
+    catalog = replace(catalog, standard_tiers=tiers, prices=replace(catalog.prices, pairs=pairs))
+    begun = PlanningLimits(egress_sent_gb={(SOURCE, SINK): 30.0}, standard_sent_gb={(SOURCE, SINK): 50.0})
+    seen = {tiers[0].usd_per_gb: volume_gb for (_, tiers), volume_gb in sent_gb(catalog, begun).items()}
+    assert seen == {0.04: 30.0, 0.02: 50.0}
+    kept = replace(begun, network_tiers="standard")
+    seen = {tiers[0].usd_per_gb: volume_gb for (_, tiers), volume_gb in sent_gb(catalog, kept).items()}
+    assert seen == {0.02: 80.0}, "a region that has the standard tier alone has sent all of it there"
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3])
@@ -124,10 +156,23 @@ def test_the_check_refuses_a_tier_that_is_not_offered_or_not_wanted() -> None:
     assert any("not offered" in fault for fault in violations(plan, untiered, transfer.limits))
 
 
-def test_several_destinations_have_one_network_tier() -> None:
-    catalog = tiered_world(0)
-    with pytest.raises(UsageError, match="one network tier"):
-        prepare_multicast(catalog, SOURCE, [SINK, Region("q", "r3")], 1.0, PlanningLimits(network_tiers="best"))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4, 6, 10, 12))])
+def test_the_best_tiers_for_several_destinations_are_those_of_brute_force(seed: int) -> None:
+    catalog, sinks = tiered_world(seed), (SINK, Region("q", "r3"))
+    able = tuple(r for r in catalog.places if "standard" in catalog.network_tiers(r))
+    world = TreeWorld(catalog, SOURCE, sinks, VOLUME_GB, 1, able)
+    limits = PlanningLimits(machines_per_region=1, network_tiers="best")
+    transfer = prepare_multicast(catalog, SOURCE, sinks, VOLUME_GB, limits)
+    top_gbps = trees.fastest_gbps(world)
+    fast = solve_multicast(transfer, Fastest())
+    assert fast.throughput_gbps == pytest.approx(top_gbps, rel=1e-6) and fast.optimal
+    for part in (0.4, 0.85):
+        plan = solve_multicast(transfer, MinThroughput(part * top_gbps))
+        assert plan.cost.total_usd == pytest.approx(trees.cheapest_usd(world, part * top_gbps), rel=1e-6)
+        assert plan.optimal and multicast_violations(plan, catalog, limits) == []
+    ceiling_usd = 1.1 * trees.cheapest_usd(world, 0.5 * top_gbps)
+    best_gbps = trees.fastest_gbps(world, ceiling_usd)
+    assert solve_multicast(transfer, MaxCost(ceiling_usd)).throughput_gbps == pytest.approx(best_gbps, rel=1e-6)
 
 
 @pytest.mark.parametrize("machines_max", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -152,9 +197,15 @@ def test_baselines_of_a_choice_send_in_the_premium_tier() -> None:
         assert plan.machines == expected.machines
 
 
-def test_a_frontier_has_one_network_tier() -> None:
-    with pytest.raises(UsageError, match="one network tier"):
-        trace_transfer(prepared(tiered_world(0), 2, "best"))
+@pytest.mark.parametrize("seed", [0, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_frontier_of_both_tiers_is_as_good_as_the_plans_at_its_rates(seed: int) -> None:
+    transfer = prepared(tiered_world(seed), 2, "best")
+    frontier = trace_transfer(transfer)
+    assert all(segment.proven for segment in frontier.segments)
+    top_gbps = max(gbps for gbps, _ in frontier.elbows()) * (1 - 1e-9)
+    for part in (0.3, 0.7, 1.0):
+        plan = planned(transfer, MinThroughput(part * top_gbps))
+        assert frontier.cost_usd(part * top_gbps) == pytest.approx(plan.cost.total_usd, rel=1e-6)
 
 
 def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None:
@@ -166,11 +217,11 @@ def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None
     assert plan.throughput_gbps > 5.37 and len({machines.network_tier for machines in plan.machines}) == 2
 
 
-def test_the_check_refuses_an_edge_of_a_mixed_source_in_the_wrong_tier() -> None:
+def test_the_check_refuses_an_edge_of_a_mixed_region_in_the_wrong_tier() -> None:
     catalog = tiered_world(3)
     transfer = prepared(catalog, 2, "best")
     plan = planned(transfer, Fastest())
-    assert plan.mixed_at == SOURCE
+    assert SOURCE in plan.mixed_at
     swapped = tuple(replace(edge, network_tier="premium") for edge in plan.edges if edge.src == SOURCE)
     wrong = replace(plan, edges=(*swapped, *(edge for edge in plan.edges if edge.src != SOURCE)))
     assert violations(wrong, catalog, transfer.limits) != []

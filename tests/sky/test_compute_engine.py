@@ -5,6 +5,8 @@ The API is a stand-in; each VM that it starts really runs its startup script, in
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +22,11 @@ from testbed.transcript import record_step
 from tests.fleet.transfers import ready, two_stores
 from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
+from tradewind.catalog.learned import Sample, store_samples
+from tradewind.catalog.load import catalog_folder
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.ledger import STANDARD_EDGE
+from tradewind.model.region import Region
 
 REGIONS = ("gcp:us-central1", "gcp:us-east4", "gcp:europe-west4")
 #: From the cloud to another network, where the network tier of the sender decides the price.
@@ -49,7 +55,8 @@ class Stage(CloudTransfer):
     def table(self) -> list[str]:
         document = self.cloud.document()
         settings = [f'{name} = "{document[name]}"' for name in ("project", "endpoint")]
-        return ["[gcp]", *settings, 'regions = ["us-central1", "us-east4", "europe-west4"]']
+        regions = [region.removeprefix("gcp:") for region in self.regions if region.startswith("gcp:")]
+        return ["[gcp]", *settings, f"regions = {json.dumps(regions)}"]
 
     def check_nothing_is_billed(self) -> None:
         assert self.cloud.engine.billed() == []
@@ -137,3 +144,60 @@ def test_a_whole_transfer_in_the_standard_network_tier(outward: Stage) -> None:
     out = [line for line in egress if "→ site:lab" in line["what"]]
     assert out and all(line["unit_usd"] == pytest.approx(STANDARD_USD_PER_GB) for line in out)
     assert all("Standard Tier" in line["source"] for line in out)
+
+
+#: Rates of a machine pair in the premium and in the standard tier, and a rate that a mix of both reaches at least cost.
+PREMIUM_GBPS, LEARNED_GBPS, WANTED = 0.016, 0.010, "13Mbit/s"
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A transfer to a host elsewhere whose sender, the source or a relay, has a machine of each network tier.
+
+    An earlier transfer has learned that the standard tier is slower; the user's contract makes the premium tier dear.
+    """
+    if reason := lan_unavailable() or sshd_unavailable():
+        pytest.skip(reason)
+    source, relay, sink = OUTWARD
+    sender, other = (relay, source) if request.param == "relay" else (source, relay)
+    with (
+        gcp_cloud(tmp_path / "cloud", find_gateway()) as cloud,
+        two_stores(cloud.address, tmp_path) as stores,
+        TemporaryDirectory(prefix="tw-ssh-") as short,
+        local_ssh_server(Path(short, "ssh")) as server,
+    ):
+        stage = Stage(cloud, tmp_path, stores, OUTWARD, "--tier", "best", "--max-vms", "2")
+        stage.links = ((sender, sink, PREMIUM_GBPS), (other, sink, 0.001), (source, relay, 1.0))
+        ceiling = stage.words.index("--max-cost")
+        stage.words[ceiling : ceiling + 2] = ["--min-throughput", WANTED]
+        prices = tmp_path / "contract.csv"
+        prices.write_text(f"src,dst,usd_per_gb\n{sender},{sink},5\n", encoding="utf-8")
+        stage.command.run("catalog", "import", prices).expect(0)
+        ends = Region.parse(sender), Region.parse(sink)
+        today = datetime.date.today().isoformat()
+        seen = Sample(*ends, LEARNED_GBPS, False, 64, 10**9, 800.0, "", "job earlier", today, "standard")
+        assert store_samples(catalog_folder(str(stage.command.state)), [seen])
+        with ready(stage) as made:
+            host = ['name = "here"', 'region = "site:lab"', f'address = "{cloud.address}"']
+            host.append(f'folder = "{tmp_path}/here"')
+            made.configure("[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host)
+            yield made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mixed", ["source", "relay"], indirect=True)
+def test_a_region_sends_from_machines_of_both_network_tiers(mixed: Stage) -> None:
+    """Each machine is ordered in its tier and moves its share, and the ledger has both prices."""
+    running = mixed.start()
+    sender = "us-east4" if mixed.links[0][0] == OUTWARD[1] else "us-central1"
+    zones = [vm.zone for vm in mixed.cloud.engine.instances.values()]
+    tiers = [tier for zone, tier in zip(zones, mixed.network_tiers(), strict=True) if zone.startswith(sender)]
+    assert sorted(tiers) == ["PREMIUM", "STANDARD"]
+    done = running.finish()
+    mixed.check(done)
+    lines = [line for line in done.summary["cost"]["lines"] if line["kind"] == "egress" and line["unit"] == "GB"]
+    out = {line["what"]: line for line in lines if line["what"].startswith(f"gcp:{sender} → site:lab")}
+    edge = f"gcp:{sender} → site:lab"
+    prices = {what: line["unit_usd"] for what, line in out.items()}
+    assert prices == {edge: pytest.approx(5.0), f"{edge}{STANDARD_EDGE}": pytest.approx(STANDARD_USD_PER_GB)}
+    assert all(line["quantity"] > 0 for line in out.values())

@@ -16,6 +16,7 @@ from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.transcript import record_step
 from tests.fleet.transfers import ready, two_stores
+from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
 
@@ -76,6 +77,20 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
     phases = [boot["phases_s"] for boot in done.summary["machines"]]
     assert [list(each) for each in phases] == 4 * [["accepted", "running", "enrolled", "first_byte"]]
     assert max(each["first_byte"] for each in phases) < FIRST_BYTE_S
+
+
+@pytest.mark.slow
+def test_a_spot_machine_that_is_reclaimed_ends_by_itself_and_is_replaced(stage: Stage) -> None:
+    """Its gateway ends as soon as Amazon announces it, two minutes before the instance is gone."""
+    stage.configure(settings=["spot = true"])
+    running = stage.start()
+    sink = stage.booted("eu-west-1")
+    stage.cloud.reclaim(sink.address)
+    done = stage.finish_replaced(running)
+    wait_until(sink.ended.is_set)
+    assert "the cloud takes the machine back" in sink.console
+    assert "the gateway ended with 0" in sink.console, "its gateway saved its work"
+    stage.check(done)
 
 
 @pytest.mark.slow

@@ -96,8 +96,8 @@ def _add_limits(parser: ArgumentParser) -> None:
         "--tier",
         metavar="TIER",
         type=typed(check_network_tiers),
-        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region, "
-        "and at the source for each machine (default premium)",
+        help="network tier of machines at Google and Azure: premium, standard, or best, the better one for each "
+        "machine (default premium)",
     )
     limits.add_argument(
         "--effort",
@@ -212,12 +212,6 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
                 args.problem, effort=args.effort, single=bool(args.topology_file), machines_setting=setting
             )
         _check_regions(args)
-        if args.tier == "best" and (args.frontier or args.plot):
-            option = "--frontier" if args.frontier else "--plot"
-            raise UsageError(
-                f"--tier best and {option} cannot be combined: a frontier has one network tier",
-                hint="choose premium or standard instead of best",
-            )
         volume_gb = args.volume or VOLUME_GB
         asked: PlanArguments = {
             "volume_gb": volume_gb,

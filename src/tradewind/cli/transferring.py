@@ -166,8 +166,8 @@ def _add_goal_arguments(parser: ArgumentParser) -> None:
         "--tier",
         metavar="TIER",
         type=typed(check_network_tiers),
-        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region, "
-        "and at the source for each machine (default: as configured)",
+        help="network tier of machines at Google and Azure: premium, standard, or best, the better one for each "
+        "machine (default: as configured)",
     )
 
 

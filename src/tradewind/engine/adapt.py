@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -290,7 +290,8 @@ class Adaptation:
             requests_usd=ledger.usd_of("requests", now_s),
             links=self._links,
             dead=self._dead,
-            sent_gb=_by_regions(ledger.sent_gb()),
+            sent_gb=_by_regions(ledger.sent_gb(), standard=False),
+            standard_sent_gb=_by_regions(ledger.sent_gb(), standard=True),
             available=self._available,
             network_tier_of=self._tiers,
             mixed=self._mixed,
@@ -425,12 +426,16 @@ class Adaptation:
             raise failed
 
 
-def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:
-    """Return the volume sent over each edge, by its regions instead of its name."""
-    found: dict[RegionPair, float] = defaultdict(float)
+def _by_regions(sent_gb: Mapping[str, float], *, standard: bool) -> dict[RegionPair, float]:
+    """Return the volume sent in one network tier over each edge, by its regions instead of its name.
+
+    Edges of clouds without a choice of tiers count as premium.
+    """
+    found = {}
     for what, volume_gb in sent_gb.items():
-        src, dst = what.removesuffix(STANDARD_EDGE).split(" → ")
-        found[Region.parse(src), Region.parse(dst)] += volume_gb
+        if what.endswith(STANDARD_EDGE) == standard:
+            src, dst = what.removesuffix(STANDARD_EDGE).split(" → ")
+            found[Region.parse(src), Region.parse(dst)] = volume_gb
     return found
 
 

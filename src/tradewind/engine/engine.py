@@ -162,7 +162,7 @@ class Engine:
             compression_ratio: bytes sent per byte of data, above 0 and at most 1.
             egress_used_gb: volume that was already sent this month [GB]; volume tiers start from there.
             tier: network tier of the machines, where their cloud has both: `premium`, `standard`, or `best`: the better
-                one in each region, for a single destination only. A frontier cannot be traced with `best`.
+                one for each machine.
             catalog: a catalog, or the folder of the user's tables; None for that of the state folder.
             sites: places where gateways may run; the plan has no hop between two of them that cannot connect.
 

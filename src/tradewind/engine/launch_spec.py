@@ -176,7 +176,8 @@ def _edge_price(edge: OverlayEdge, overlay: UnicastOverlay, catalog: Catalog | N
     """Return the price per GB sent."""
     usd_per_gb = edge.usd_per_gb / overlay.compression_ratio
     price = None if catalog is None else catalog.egress(edge.src, edge.dst)
-    what = f"{edge.src} → {edge.dst}{STANDARD_EDGE if edge.network_tier == 'standard' else ''}"
+    is_standard = overlay.network_tier_of(edge) == "standard"
+    what = f"{edge.src} → {edge.dst}{STANDARD_EDGE if is_standard else ''}"
     if catalog is None or price is None:
         return EdgePrice(what, usd_per_gb)
     if len(price.tiers) == 1:

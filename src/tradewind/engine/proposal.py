@@ -62,7 +62,7 @@ class Request:
     - `unasked_usd`: the most that a fleet which `auto` chooses may cost without a ceiling [USD]; None: any amount,
       because the caller confirms it
     - `tier`: network tier of rented machines, where their cloud has both: `premium`, `standard`, or `best`, the better
-      one in each region; None: as configured for each cloud
+      one for each machine; None: as configured for each cloud
     - `agreed`: the user has agreed to any cost beforehand. Machines may then start while the source is still being
       listed, if the rest of the list cannot change them
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs

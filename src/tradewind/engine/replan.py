@@ -83,6 +83,8 @@ class TransferState:
     requests_usd: float = 0.0
     sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
     """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
+    standard_sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
+    """The same for machines of the standard network tier, whose volume `sent_gb` does not contain."""
     available: Mapping[Region, int] = field(default_factory=dict)
     """Number of machines that regions provided before they refused more."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
@@ -172,6 +174,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     limits = replace(
         _within(limits, state.available),
         egress_sent_gb=state.sent_gb,
+        standard_sent_gb=state.standard_sent_gb,
         network_tier_of={**limits.network_tier_of, **state.network_tier_of},
     )
     left_gb = state.left_bytes / 1e9

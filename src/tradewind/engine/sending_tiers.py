@@ -21,21 +21,21 @@ def catalogs_of(plan: Plan, catalog: Catalog) -> Mapping[str, Catalog]:
     if overlay is None:
         return {gateway.name: catalog for gateway in plan.gateways}
     usual = catalog.with_standard_tier(overlay.standard_at)
-    if overlay.mixed_at is None:
+    if not overlay.mixed_at:
         return {gateway.name: usual for gateway in plan.gateways}
-    other = catalog.with_standard_tier((*overlay.standard_at, overlay.mixed_at))
+    other = catalog.with_standard_tier((*overlay.standard_at, *overlay.mixed_at))
     return {each.name: other if each.network_tier == "standard" else usual for each in plan.gateways}
 
 
 def running_tiers(plan: Plan) -> dict[Region, NetworkTier]:
     """Return the network tiers of a plan's machines, by region, where there is a choice.
 
-    A region whose machines have both is not among them.
+    Regions whose machines have both are not among them.
     """
     overlay = plan.overlay
     machines = () if overlay is None else overlay.machines
     return {
         each.region: each.network_tier
         for each in machines
-        if each.network_tier is not None and overlay is not None and each.region != overlay.mixed_at
+        if each.network_tier is not None and overlay is not None and each.region not in overlay.mixed_at
     }

@@ -93,7 +93,7 @@ class EdgePrice:
     what: str
     """`aws:us-east-1 → gcp:us-east1`; gateways by name if a topology file prices whole routes.
 
-    STANDARD_EDGE follows if the region has machines of both network tiers, and these are of the standard tier.
+    STANDARD_EDGE follows if the machines that send are of the standard network tier.
     """
     usd_per_gb: float
     """Price in the plan; with tiers, the mean for the plan's volume. The lead uses it."""

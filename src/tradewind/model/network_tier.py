@@ -14,8 +14,7 @@ __all__ = ["NetworkTier", "NetworkTierChoice", "check_network_tiers"]
 
 NetworkTier = Literal["premium", "standard"]
 NetworkTierChoice = Literal["premium", "standard", "best"]
-"""Network tiers that a plan may use: one of them, where a region has it, or the better one: in each region,
-and at the source for each machine."""
+"""Network tiers that a plan may use: one of them, where a region has it, or the better one for each machine."""
 
 
 def check_network_tiers(text: str) -> NetworkTierChoice:

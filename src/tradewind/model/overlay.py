@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
@@ -24,6 +25,7 @@ __all__ = [
     "Overlay",
     "OverlayEdge",
     "OverlayRoute",
+    "Pool",
     "RegionMachines",
     "UnicastOverlay",
     "goal_document",
@@ -78,8 +80,17 @@ class OverlayRoute:
     regions: tuple[Region, ...]
     gbps: float
     share: float
-    network_tier: NetworkTier | None = None
-    """That of the source's machines, if the source has both; else None."""
+    network_tiers: tuple[NetworkTier | None, ...] = ()
+    """That of the machines of each region that has both, else None; empty if no region of the route has both."""
+
+    @property
+    def tiers(self) -> tuple[NetworkTier | None, ...]:
+        """Return `network_tiers` with an entry for each region."""
+        return self.network_tiers or tuple(None for _ in self.regions)
+
+
+Pool = tuple[Region, NetworkTier | None]
+"""Machines of a region; those of one network tier if it has both."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +104,31 @@ class DistributionTree:
     """Hops from the source outwards: each region is reached before it is left."""
     gbps: float
     share: float
+    network_tiers: tuple[tuple[NetworkTier | None, NetworkTier | None], ...] = ()
+    """For each hop, the network tiers of the machines at its ends, None where a region has one; empty if all have."""
+
+    @property
+    def pooled_hops(self) -> tuple[tuple[Pool, Pool], ...]:
+        """Return the hops with the machines at both ends."""
+        tiers = self.network_tiers or tuple((None, None) for _ in self.hops)
+        return tuple(
+            ((src, sent), (dst, received)) for (src, dst), (sent, received) in zip(self.hops, tiers, strict=True)
+        )
 
     def copies(self, destinations: Collection[Region]) -> Mapping[Region, int]:
         """Return the regions that duplicate its bytes, with their copies, including one kept by a destination."""
-        sent = Counter(src for src, _ in self.hops)
-        made = {region: count + (region in destinations) for region, count in sent.items()}
+        made: dict[Region, int] = {}
+        for (region, _), count in Counter(start for start, _ in self.pooled_hops).items():
+            made[region] = max(made.get(region, 0), count + (region in destinations))
         return {region: count for region, count in made.items() if count > 1}
 
     def path_to(self, destination: Region) -> tuple[Region, ...]:
         """Return the regions from the source to one destination."""
-        before = {dst: src for src, dst in self.hops}
-        path = [destination]
+        before = {end: start for start, end in self.pooled_hops}
+        path = [next(end for end in before if end[0] == destination)]
         while path[-1] in before:
             path.append(before[path[-1]])
-        return tuple(reversed(path))
+        return tuple(region for region, _ in reversed(path))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,13 +189,22 @@ class Overlay:
     def standard_at(self) -> tuple[Region, ...]:
         """Regions whose machines all send in the standard network tier, for `Catalog.with_standard_tier`."""
         standard = (machines.region for machines in self.machines if machines.network_tier == "standard")
-        return tuple(region for region in standard if region != self.mixed_at)
+        return tuple(region for region in standard if region not in self.mixed_at)
 
     @property
-    def mixed_at(self) -> Region | None:
-        """The region whose machines send in both network tiers, if any: the source."""
-        tiers = {machines.network_tier for machines in self.machines if machines.region == self.source}
-        return self.source if len(tiers) > 1 else None
+    def mixed_at(self) -> tuple[Region, ...]:
+        """Regions with machines of both network tiers."""
+        of_tier = ({m.region for m in self.machines if m.network_tier == tier} for tier in ("premium", "standard"))
+        return tuple(sorted(set.intersection(*of_tier)))
+
+    def network_tier_of(self, edge: OverlayEdge) -> NetworkTier | None:
+        """Return the network tier of the machines that send over an edge; None in a cloud without a choice."""
+        here = (machines.network_tier for machines in self.machines if machines.region == edge.src)
+        return edge.network_tier or next(here, None)
+
+    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
+        """Yield each hop of each route or tree: both ends, each with its tier if it has both; and its Gbit/s."""
+        yield from ()
 
     def known_to(self, catalog: Catalog, edge: OverlayEdge) -> Catalog:
         """Return the catalog with the prices and rates of the machines that send over an edge."""
@@ -198,6 +229,11 @@ class MulticastOverlay(Overlay):
 
     def _destinations(self) -> tuple[Region, ...]:
         return self.destinations
+
+    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
+        """Yield each hop of each tree: both ends, each with its tier if it has both; and its Gbit/s."""
+        for tree in self.trees:
+            yield from ((*start, *end, tree.gbps) for start, end in tree.pooled_hops)
 
     @property
     def copies(self) -> Mapping[Region, int]:
@@ -233,6 +269,12 @@ class UnicastOverlay(Overlay):
 
     def _destinations(self) -> tuple[Region, ...]:
         return self.destinations
+
+    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
+        """Yield each hop of each route: both ends, each with its tier if it has both; and its Gbit/s."""
+        for route in self.routes:
+            ends = itertools.pairwise(zip(route.regions, route.tiers, strict=True))
+            yield from ((*start, *end, route.gbps) for start, end in ends)
 
     def __str__(self) -> str:
         paths = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)
@@ -305,17 +347,23 @@ def _destinations(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
 def _paths(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
     if isinstance(plan, MulticastOverlay):
         trees = ((t, [[str(src), str(dst)] for src, dst in t.hops]) for t in plan.trees)
-        return {"trees": [{"hops": hops, "gbps": t.gbps, "share": t.share} for t, hops in trees]}
+        return {
+            "trees": [{"hops": hops, "gbps": t.gbps, "share": t.share, **_tiers(t.network_tiers)} for t, hops in trees]
+        }
     routes = ((r, [str(region) for region in r.regions]) for r in plan.routes)
     return {
         "routes": [
-            {"regions": regions, "gbps": r.gbps, "share": r.share, **_tier(r.network_tier)} for r, regions in routes
+            {"regions": regions, "gbps": r.gbps, "share": r.share, **_tiers(r.network_tiers)} for r, regions in routes
         ]
     }
 
 
 def _tier(network_tier: NetworkTier | None) -> dict[str, NetworkTier]:
     return {} if network_tier is None else {"network_tier": network_tier}
+
+
+def _tiers(network_tiers: Sequence[object]) -> dict[str, list[object]]:
+    return {"network_tiers": list(network_tiers)} if network_tiers else {}
 
 
 def goal_document(goal: Goal) -> dict[str, Any]:

@@ -1,14 +1,11 @@
-"""The cheapest whole machines for given flows: each pool separately, with its cheapest machine type.
-
-A pool is a region; the source has one for each network tier if its machines may have both (`FlowNetwork.mixed`).
-"""
+"""The cheapest whole machines for given flows: each pool (`FlowNetwork`) separately, with its cheapest machine type."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.network import ANY_TIER, FloatArray, IntArray
+from tradewind.planner.network import FloatArray, IntArray
 
 __all__ = ["MachineAllocator"]
 
@@ -18,10 +15,6 @@ CAPACITY_MIN = 1e-9
 """Lower bound of a capacity [Gbit/s]; a machine without capacity would be needed infinitely often."""
 FITS = 1e-8
 """Relative; flows that exceed a capacity by less are rounding of the solver."""
-
-
-OTHER_TIER_GBPS_MAX = 1e-5
-"""Flow out of a region in another network tier than its machines' that is rounding of the solver [Gbit/s]."""
 
 
 class MachineAllocator:
@@ -36,7 +29,6 @@ class MachineAllocator:
         machines = capped & (rows.column >= formulation.link_count)
         self._capacity = rows.row[machines], rows.column[machines] - formulation.link_count, -rows.value[machines]
         self._limit = formulation.machine_max * (1 + FITS)
-        self._barred = _barred(formulation)
 
     def cheapest_for(self, flow_gbps: FloatArray, machines: FloatArray) -> FloatArray | None:
         """Return the cheapest whole machines of each pool that carry these flows.
@@ -52,8 +44,6 @@ class MachineAllocator:
         load = np.zeros(len(self._formulation.rows.names))
         np.add.at(load, row, value * flow_gbps[column])
         needed = self._needed(load)
-        option, flow = self._barred
-        needed[np.bincount(option, flow_gbps[flow], minlength=len(needed)) > OTHER_TIER_GBPS_MAX] = np.inf
         network = self._formulation.network
         pools = network.pool_of_option
         whole = np.zeros(len(machines))
@@ -64,9 +54,9 @@ class MachineAllocator:
             if not np.isfinite(prices[best]):
                 return None
             whole[options[best]] = needed[options[best]]
-        if network.mixed is not None:
-            here = network.region_of_option == network.mixed
-            if whole[here].sum() > network.machines_max[network.mixed]:
+        if network.has_tiers:
+            used = np.bincount(network.first_pools[pools], whole, minlength=len(network.regions))
+            if np.any(used > network.machines_max):
                 return None
         return whole
 
@@ -78,23 +68,22 @@ class MachineAllocator:
         np.minimum.at(lightest, row, value)
         load = np.where(np.isfinite(lightest), lightest, 0.0) * rate_gbps
         needed = self._needed(load)
-        if (mixed := formulation.network.mixed) is not None:
+        pools = formulation.network.pool_of_option
+        if len(formulation.sources) > 1:
             # Two pools that share the flow may need less than one of them alone, but not less than these parts.
-            here = formulation.network.region_of_option == mixed
+            here = np.isin(pools, formulation.sources)
             needed[here] = np.minimum(needed, self._parts(load))[here]
-        ends = [
-            np.flatnonzero(formulation.network.region_of_option == v) for v in (formulation.source, formulation.sink)
-        ]
+        ends = [np.flatnonzero(np.isin(pools, of)) for of in (formulation.sources, (formulation.sink,))]
         return float(sum(self._prices(options, needed).min(initial=np.inf) for options in ends))
 
     def strongest(self) -> IntArray | None:
         """Return all machines of the strongest type per region; ``None`` if no type is strongest in all respects.
 
-        With a choice of network tiers none is: each serves links that the other does not.
+        With a choice of network tiers none is: pools share the limit of their region.
         """
-        if len(self._barred[0]) or self._formulation.network.mixed is not None:
+        if self._formulation.network.has_tiers:
             return None
-        regions = self._formulation.network.region_of_option
+        regions = self._formulation.network.pool_of_option
         machines = np.zeros(len(regions), dtype=np.int64)
         row, option, capacity = self._capacity
         per_machine = np.zeros((len(regions), len(self._formulation.rows.names)))
@@ -127,14 +116,3 @@ class MachineAllocator:
         """Return the prices of this many machines [USD/s]; infinite beyond the region's limit."""
         prices: FloatArray = self._formulation.machine_usd_per_s[options] * needed[options]
         return np.where(needed[options] <= self._limit[options], prices, np.inf)
-
-
-def _barred(formulation: Formulation) -> tuple[IntArray, IntArray]:
-    """Return pairs of an option and a flow out of its pool that needs machines of another network tier."""
-    network, links = formulation.network, formulation.links
-    if not len(network.link_tier):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    flows = np.flatnonzero(network.link_tier[links] != ANY_TIER)
-    of_region = network.pool_of_option[:, None] == network.pool_of_links(links[flows])
-    option, flow = np.nonzero(of_region & (network.tier_of_option[:, None] != network.link_tier[links[flows]]))
-    return option, flows[flow]

@@ -48,7 +48,7 @@ def ron(transfer: Transfer) -> UnicastOverlay | None:
 def ron_relay(formulation: Formulation) -> int | None:
     """Return the relay whose slower link is fastest; ``None`` if the direct link is faster still."""
     network = formulation.network
-    links = [e for e in formulation.links if network.sends_over(e, standard=False)]
+    links = [e for e in formulation.links if max(network.tail[e], network.head[e]) < network.region_count]
     from_source = {
         int(network.head[e]): float(network.link_gbps[e]) for e in links if network.tail[e] == formulation.source
     }
@@ -81,10 +81,8 @@ def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) 
 
 
 def _option_along(transfer: Transfer, path: tuple[int, ...], links: IntArray, at: int) -> int:
-    options = [k for k, o in enumerate(transfer.network.options) if o.region_index == path[at]]
-    premium = [k for k in options if transfer.network.options[k].network_tier == "premium"]
     return min(
-        premium or options,
+        (k for k, option in enumerate(transfer.network.options) if option.pool == path[at]),
         key=lambda k: (-_rate_per_machine(transfer, path, links, at, k), transfer.network.options[k].usd_per_s),
     )
 

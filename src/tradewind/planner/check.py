@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
-from tradewind.model.network_tier import NetworkTier
-from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, RegionMachines, UnicastOverlay
+from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, Pool, RegionMachines, UnicastOverlay
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
 from tradewind.model.units import format_count
-from tradewind.planner.network import GBPS_MIN, PlanningLimits
+from tradewind.planner.network import GBPS_MIN, PlanningLimits, sent_gb
 
 __all__ = ["multicast_violations", "violations"]
 
@@ -98,16 +97,17 @@ def _routes(plan: UnicastOverlay) -> Iterator[str]:
     for route in plan.routes:
         if route.regions[0] != plan.source or route.regions[-1] != plan.destination:
             yield f"a route leads from {route.regions[0]} to {route.regions[-1]}"
-        if len(set(route.regions)) != len(route.regions):
-            yield f"a route passes a region twice: {route.regions}"
-        if (route.network_tier is None) != (plan.mixed_at is None):
-            yield "a route does not say which of the source's machines it uses"
+        pools = list(zip(route.regions, route.tiers, strict=True))
+        if len(set(pools)) != len(pools):
+            yield f"a route passes the same machines twice: {route.regions}"
+        for region, tier in pools:
+            if (tier is None) == (region in plan.mixed_at):
+                yield f"a route does not say which machines of {region} it uses"
     for edge in plan.edges:
         through = [
             r.gbps
             for r in plan.routes
-            if (edge.src, edge.dst) in zip(r.regions, r.regions[1:], strict=False)
-            and edge.network_tier in (None, r.network_tier)
+            if (edge.src, edge.dst, edge.network_tier) in zip(r.regions, r.regions[1:], r.tiers, strict=False)
         ]
         if _differ(math.fsum(through), edge.gbps):
             yield f"{edge.src} → {edge.dst}: the routes over it carry {math.fsum(through)}, not {edge.gbps} Gbit/s"
@@ -120,48 +120,61 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
     if _differ(math.fsum(t.gbps for t in plan.trees), plan.throughput_gbps):
         yield f"the trees do not add up to {plan.throughput_gbps} Gbit/s"
     for tree in plan.trees:
-        reached = {plan.source}
-        for src, dst in tree.hops:
-            if src not in reached or dst in reached:
-                yield f"a tree goes from {src} to {dst}, but {'has not reached' if src not in reached else 'was at'} it"
-            reached.add(dst)
-        for missed in set(plan.destinations) - reached:
+        reached: set[Pool] = set()
+        for start, end in tree.pooled_hops:
+            unknown = start[0] != plan.source and start not in reached
+            if unknown or end in reached or end[0] == plan.source:
+                words = "has not reached" if unknown else "was at"
+                yield f"a tree goes from {start[0]} to {end[0]}, but {words} it"
+            reached.add(end)
+            for region, tier in (start, end):
+                if (tier is None) == (region in plan.mixed_at):
+                    yield f"a tree does not say which machines of {region} it uses"
+        for missed in set(plan.destinations) - {region for region, _ in reached}:
             yield f"a tree does not reach {missed}"
-        leaves = reached - {src for src, _ in tree.hops}
-        for idle in leaves - set(plan.destinations):
+        leaves = reached - {start for start, _ in tree.pooled_hops}
+        for idle in {region for region, _ in leaves} - set(plan.destinations):
             yield f"a tree ends at {idle}, which is not a destination"
+    pooled = list(plan.pooled_hops())
     for edge in plan.edges:
-        through = math.fsum(t.gbps for t in plan.trees if (edge.src, edge.dst) in t.hops)
+        through = math.fsum(hop[4] for hop in pooled if hop[:3] == (edge.src, edge.network_tier, edge.dst))
         if _differ(through, edge.gbps):
             yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
     for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
         yield f"{hop[0]} → {hop[1]}: a tree uses it, but it is not an edge of the plan"
 
 
-_Pool = tuple[Region, NetworkTier | None]
-"""The machines of a region; those of one network tier if it has both."""
-
-
-def _pools(plan: Overlay) -> dict[_Pool, list[RegionMachines]]:
-    pools: dict[_Pool, list[RegionMachines]] = {}
+def _pools(plan: Overlay) -> dict[Pool, list[RegionMachines]]:
+    pools: dict[Pool, list[RegionMachines]] = {}
     for each in plan.machines:
-        pools.setdefault((each.region, each.network_tier if each.region == plan.mixed_at else None), []).append(each)
+        pools.setdefault((each.region, each.network_tier if each.region in plan.mixed_at else None), []).append(each)
     return pools
 
 
-def _sent_by(plan: Overlay, pool: _Pool) -> list[OverlayEdge]:
+def _sent_by(plan: Overlay, pool: Pool) -> list[OverlayEdge]:
     return [edge for edge in plan.edges if (edge.src, edge.network_tier) == pool]
+
+
+def _received_by(plan: Overlay, pool: Pool) -> list[tuple[OverlayEdge, float]]:
+    """Return the edges to a pool, each with its rate there: that of the routes or trees which use it [Gbit/s]."""
+    edges = [edge for edge in plan.edges if edge.dst == pool[0]]
+    if pool[1] is None:
+        return [(edge, edge.gbps) for edge in edges]
+    hops = list(plan.pooled_hops())
+    return [
+        (edge, math.fsum(gbps for *hop, gbps in hops if hop == [edge.src, edge.network_tier, *pool])) for edge in edges
+    ]
 
 
 def _catalogs(plan: Overlay, catalog: Catalog) -> dict[OverlayEdge, Catalog]:
     """Return the catalog that knows price and rate of each edge."""
     usual = catalog.with_standard_tier(plan.standard_at)
-    other = usual if plan.mixed_at is None else catalog.with_standard_tier((*plan.standard_at, plan.mixed_at))
+    other = catalog.with_standard_tier((*plan.standard_at, *plan.mixed_at)) if plan.mixed_at else usual
     return {edge: other if edge.network_tier == "standard" else usual for edge in plan.edges}
 
 
 def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
-    counts, known = plan.machine_counts, _catalogs(plan, catalog)
+    known = _catalogs(plan, catalog)
     for edge in plan.edges:
         link = known[edge].grid.link(edge.src, edge.dst)
         price = known[edge].egress(edge.src, edge.dst)
@@ -169,16 +182,15 @@ def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[
             yield f"{edge.src} → {edge.dst}: not a link with a rate and a price, or unused"
         elif _differ(edge.link_gbps, link.gbps / limits.compression_ratio):
             yield f"{edge.src} → {edge.dst}: planned with {edge.link_gbps} Gbit/s, the catalog has {link.gbps} Gbit/s"
-        if edge.network_tier is not None and edge.src != plan.mixed_at:
-            yield f"{edge.src} → {edge.dst}: in the {edge.network_tier} tier, but its region has one tier"
+        if (edge.network_tier is None) == (edge.src in plan.mixed_at):
+            yield f"{edge.src} → {edge.dst}: its network tier does not fit the machines of its region"
     for pool, machines in _pools(plan).items():
         out, count = math.fsum(e.gbps / e.link_gbps for e in _sent_by(plan, pool)), sum(m.count for m in machines)
         if _above(out, count):
             yield f"{pool[0]}: links need the connections of {out} machines, but there are {count}"
-    for region in counts:
-        into = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.dst == region)
-        if _above(into, counts[region]):
-            yield f"{region}: links need the connections of {into} machines, but there are {counts[region]}"
+        into = math.fsum(gbps / edge.link_gbps for edge, gbps in _received_by(plan, pool))
+        if _above(into, count):
+            yield f"{pool[0]}: links need the connections of {into} machines, but there are {count}"
 
 
 def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -193,9 +205,6 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
         if count > allowed:
             yield f"{region}: {count} machines, but at most {allowed} are allowed"
         here = [m for m in plan.machines if m.region == region]
-        ingress = sum(m.count * m.offer.machine.ingress_gbps for m in here) / limits.compression_ratio
-        if _above(_into(plan, region), ingress):
-            yield f"{region}: receives {_into(plan, region)}, its machines may receive {ingress} Gbit/s"
         for m in here:
             if m.offer not in catalog.machine_offers(region) or (m.offer.spot and not limits.spot):
                 yield f"{region}: {m.offer.name} is not offered"
@@ -213,6 +222,10 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
         sent = math.fsum(e.gbps for e in _sent_by(plan, pool))
         if _above(sent, egress):
             yield f"{pool[0]}: sends {sent}, its machines may send {egress} Gbit/s"
+        ingress = sum(m.count * m.offer.machine.ingress_gbps for m in machines) / limits.compression_ratio
+        received = math.fsum(gbps for _, gbps in _received_by(plan, pool))
+        if _above(received, ingress):
+            yield f"{pool[0]}: receives {received}, its machines may receive {ingress} Gbit/s"
 
 
 def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -222,7 +235,7 @@ def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: P
     source = catalog.stores.get(plan.source.provider)
     if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
         yield f"{plan.source}: reads faster than its object store allows"
-    for pool, machines in _pools(plan).items() if source is not None and plan.mixed_at is not None else ():
+    for pool, machines in _pools(plan).items() if source is not None and plan.mixed_at else ():
         sent = math.fsum(e.gbps for e in _sent_by(plan, pool))
         if pool[0] == plan.source and source and _above(sent, source.read_gbps * sum(m.count for m in machines)):
             yield f"{plan.source}: its machines of the {pool[1]} tier read faster than its object store allows"
@@ -257,8 +270,7 @@ def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
 def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     """Check egress by billing count (each edge at its mean price), and machines from launch or their minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
-    known, used_gb = _catalogs(plan, catalog), limits.monthly_egress_used_gb
-    seen_gb = catalog.with_standard_tier(plan.standard_at).egress_used_gb(used_gb, limits.egress_sent_gb)
+    known, used_gb, seen_gb = _catalogs(plan, catalog), limits.monthly_egress_used_gb, sent_gb(catalog, limits)
     counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[OverlayEdge]]] = {}
     for edge in plan.edges:
         price = known[edge].egress(edge.src, edge.dst)

@@ -13,7 +13,7 @@ import numpy as np
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_duration, format_gbps, format_usd
-from tradewind.planner.formulation import CAPACITY_FAMILIES, STANDARD_POOL, Formulation
+from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation, pool_name
 from tradewind.planner.network import FloatArray, IntArray, MachineOption
 from tradewind.planner.points import Demand, Point
 
@@ -32,9 +32,8 @@ class Tightness:
     """A capacity row in use."""
 
     family: str
-    region_index: int
     pool: int
-    """As in `FlowNetwork.pool_of_option`."""
+    """As in `FlowNetwork`."""
     used: float
     """Share of the capacity in use."""
     dual: float
@@ -48,16 +47,14 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
     use = np.bincount(rows.row, np.where(terms > 0, terms, 0.0), minlength=len(rows.names))
     have = np.bincount(rows.row, np.where(terms < 0, -terms, 0.0), minlength=len(rows.names))
     duals: FloatArray = np.zeros(len(rows.names)) if point.solution.duals is None else point.solution.duals
-    found = []
+    network, found = formulation.network, []
     for row in np.flatnonzero(np.isneginf(rows.lower) & (have > 0) & (use >= at_least * have)):
         family, _, region = rows.names[row].rpartition(" ")
         if family not in CAPACITY_FAMILIES:
             continue
-        name = region.removesuffix(STANDARD_POOL)
-        index = next(i for i, r in enumerate(formulation.network.regions) if str(r) == name)
-        pool = index if name == region else len(formulation.network.regions)
+        pool = next(v for v in range(len(network.regions)) if pool_name(network, v) == region)
         weight = abs(float(duals[row])) * float(have[row])
-        found.append(Tightness(family, index, pool, float(use[row] / have[row]), weight))
+        found.append(Tightness(family, pool, float(use[row] / have[row]), weight))
     return sorted(found, key=lambda t: -t.dual)
 
 
@@ -76,21 +73,17 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
     if point.rate_gbps >= demand.rate_max_gbps * TIGHT:
         yield f"the rate limit of {format_gbps(demand.rate_max_gbps, ASKED_DIGITS)}"
     network = formulation.network
-    pools = network.pool_of_option
-    counts = _machines_by(network.region_of_option, point)
-    in_pool = _machines_by(pools, point)
+    in_pool = _machines_by_pool(network.pool_of_option, point)
     for tight in tight_rows(formulation, point):
-        region, count = network.regions[tight.region_index], in_pool[tight.pool]
-        several = count != 1
-        is_mixed = count < counts[tight.region_index]
-        tier = " in the standard tier" if tight.pool == len(network.regions) else " in the premium tier"
-        machines = f"{count} machine{'s' if several else ''}{tier if is_mixed else ''}"
-        at_limit = counts[tight.region_index] >= int(network.machines_max[tight.region_index])
+        region, count = network.regions[tight.pool], in_pool[tight.pool]
+        several, most = count != 1, sum(in_pool.get(pool, 0) for pool in network.pools_of(tight.pool))
+        tier = f" in the {network.tiers[tight.pool]} tier" if count < most else ""
+        machines = f"{count} machine{'s' if several else ''}{tier}"
+        at_limit = most >= int(network.machines_max[tight.pool])
         more = ""
-        if at_limit and tight.region_index in network.held_by_quota:
-            more = f", and the account's quota there is {counts[tight.region_index]}"
+        if at_limit and tight.pool in network.held_by_quota:
+            more = f", and the account's quota there is {most}"
         elif at_limit:
-            most = counts[tight.region_index]
             more = f", and no more than {most} {'are' if most != 1 else 'is'} allowed there"
         if tight.family in ("links out of", "links into"):
             connections = count * network.connections_per_machine
@@ -120,11 +113,11 @@ def _per_machine(option: MachineOption, family: str) -> float:
     }[family]
 
 
-def _machines_by(group_of_option: IntArray, point: Point) -> dict[int, int]:
+def _machines_by_pool(pool_of_option: IntArray, point: Point) -> dict[int, int]:
     counts: dict[int, int] = {}
     for k in np.flatnonzero(point.solution.machines):
-        group = int(group_of_option[k])
-        counts[group] = counts.get(group, 0) + int(point.solution.machines[k])
+        pool = int(pool_of_option[k])
+        counts[pool] = counts.get(pool, 0) + int(point.solution.machines[k])
     return counts
 
 
@@ -134,27 +127,27 @@ def bottlenecks(formulation: Formulation, point: Point) -> set[BottleneckPlace]:
     for tight in tight_rows(formulation, point, BOTTLENECK_UTILISATION):
         place = (
             "source"
-            if tight.region_index == formulation.source
+            if tight.pool in formulation.sources
             else "destination"
-            if tight.region_index == formulation.sink
+            if tight.pool == formulation.sink
             else "relay"
         )
         if not tight.family.startswith("links"):
             places.add(f"{place} machine")
         elif place == "source" or (place == "relay" and tight.family == "links out of"):
             places.add(f"{place} link")
-        elif _fed_by_source_alone(formulation, point, tight.region_index):
+        elif _fed_by_source_alone(formulation, point, tight.pool):
             places.add("source link")
         else:
             places.add("relay link")
     return places
 
 
-def _fed_by_source_alone(formulation: Formulation, point: Point, region: int) -> bool:
+def _fed_by_source_alone(formulation: Formulation, point: Point, pool: int) -> bool:
     network = formulation.network
     into = [
         int(network.tail[formulation.links[c]])
         for c in np.flatnonzero(point.solution.flow_gbps > 0)
-        if int(network.head[formulation.links[c]]) == region
+        if int(network.head[formulation.links[c]]) == pool
     ]
-    return set(into) == {formulation.source}
+    return bool(into) and set(into) <= set(formulation.sources)

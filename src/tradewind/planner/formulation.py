@@ -1,24 +1,24 @@
 """The MILP of one source and one destination; `multicast.py` has that of several.
 
-Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option (type and network tier). A region uses a
+Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option (type and network tier). A place uses a
 single option: the rows below add up a region's machines, and with mixed strengths that sum would promise more than the
-links can fill. With a choice of network tiers, a link has a column for each tier of its sending machines. The source
-may use machines of both tiers: those of each tier are a pool (`FlowNetwork.pool_of_option`) with its own rows. Each
-function below writes one family of rows; docs/concepts/planner.md shows equation, function and symbols side by side.
+links can fill. A region that may have both network tiers has a pool of machines for each (`FlowNetwork`): each is a
+place of its own here, with its own links, and both share the limit of the region. Each function below writes one
+family of rows; docs/concepts/planner.md shows equation, function and symbols side by side.
 The cost of machine time has a factor (``machine_factor``), which accounts for machines that are paid while they boot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass, replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
-from tradewind.planner.network import PREMIUM, STANDARD, FloatArray, FlowNetwork, IntArray
+from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.steiner import Tree
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Subproblem",
     "TreeFlows",
     "build_formulation",
+    "pool_name",
     "write_machine_rows",
     "write_store_row",
 ]
@@ -47,7 +48,7 @@ CAPACITY_FAMILIES = (
 )
 """Names of the rows for machine capacity, each followed by its region."""
 STANDARD_POOL = "#standard"
-"""Follows the region in names of rows for its machines of the standard network tier, if it has both."""
+"""Follows the region in names of rows for its pool of the standard network tier, if it may have both."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +205,16 @@ class Formulation:
     shared: SharedFlows | None = None
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """All pools of the source; `source` is the first."""
+        return self.network.pools_of(self.source)
+
+    @property
+    def sink_pools(self) -> tuple[int, ...]:
+        """All pools of the destinations."""
+        return tuple(pool for sink in self.sinks for pool in self.network.pools_of(sink))
+
+    @property
     def sink(self) -> int:
         """The destination, or the first of several."""
         return self.sinks[0]
@@ -310,20 +321,20 @@ def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: In
         sink: index of the destination region.
         links: restricts the overlay to these links (the baselines use it); ``None`` for all.
     """
+    sources, behind = network.pools_of(source), network.pools_of(sink)[1:]
     chosen = np.arange(len(network.tail)) if links is None else links
-    chosen = chosen[(network.head[chosen] != source) & (network.tail[chosen] != sink)]
+    heads, tails = network.head[chosen], network.tail[chosen]
+    # The sink sends nothing, so that its network tier would be a choice between equals.
+    chosen = chosen[~np.isin(heads, (*sources, *behind)) & ~np.isin(tails, (sink, *behind))]
     writer = RowWriter(len(chosen))
-    _conserve_flow(writer, network, chosen, source, sink)
-    write_machine_rows(writer, network, chosen, source, sink)
-    for pool in (source,) if network.mixed != source else (source, len(network.regions)):
-        write_store_row(writer, network, np.flatnonzero(network.pool_of_links(chosen) == pool), pool, "read")
+    _conserve_flow(writer, network, chosen, (*sources, sink, *behind))
+    write_machine_rows(writer, network, chosen, sources, (sink,))
+    for pool in sources:
+        write_store_row(writer, network, np.flatnonzero(network.tail[chosen] == pool), pool, "read")
     write_store_row(writer, network, np.flatnonzero(network.head[chosen] == sink), sink, "write")
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
-    machine_max = network.machines_max[network.region_of_option].astype(np.float64)
-    if len(network.link_tier):  # The sink sends nothing, so that its network tier would be a choice between equals
-        machine_max[
-            (network.region_of_option == sink) & (network.tier_of_option == STANDARD) & _has_premium(network)
-        ] = 0.0
+    machine_max = network.machines_max[network.pool_of_option].astype(np.float64)
+    machine_max[np.isin(network.pool_of_option, behind)] = 0.0
     return Formulation(
         network=network,
         source=source,
@@ -333,37 +344,31 @@ def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: In
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
         machine_max=machine_max,
         flow_max=network.link_gbps[chosen] * ends,
-        out_of_source=np.flatnonzero(network.tail[chosen] == source),
+        out_of_source=np.flatnonzero(np.isin(network.tail[chosen], sources)),
         rows=writer.rows(),
     )
 
 
-def _has_premium(network: FlowNetwork) -> NDArray[np.bool_]:
-    """Return for each machine option whether its region also has one of the premium network tier."""
-    return np.isin(network.region_of_option, network.region_of_option[network.tier_of_option == PREMIUM])
-
-
 def write_machine_rows(
-    writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int | None = None
+    writer: RowWriter, network: FlowNetwork, links: IntArray, sources: Sequence[int], sinks: Sequence[int] = ()
 ) -> None:
-    """Write the limits of machines for the flows of the first ``len(links)`` columns. ``sink`` forwards nothing."""
-    _cap_egress(writer, network, links, sink)
-    _cap_ingress(writer, network, links, source)
-    _share_outgoing_connections(writer, network, links, sink)
-    _share_incoming_connections(writer, network, links, source)
-    _match_network_tiers(writer, network, links)
+    """Write the limits of machines for the flows of the first ``len(links)`` columns. ``sinks`` forward nothing."""
+    _cap_egress(writer, network, links, sinks)
+    _cap_ingress(writer, network, links, sources)
+    _share_outgoing_connections(writer, network, links, sinks)
+    _share_incoming_connections(writer, network, links, sources)
     _limit_machines(writer, network)
 
 
-def _conserve_flow(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int) -> None:
+def _conserve_flow(writer: RowWriter, network: FlowNetwork, links: IntArray, ends: Collection[int]) -> None:
     """Σ_u F_uv − Σ_w F_vw = 0 for every relay v (4e)."""
-    relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
+    relays = [v for v in range(len(network.regions)) if v not in ends]
     position = np.full(len(network.regions), -1)
     position[relays] = np.arange(len(relays))
     into, out = position[network.head[links]], position[network.tail[links]]
     columns = np.arange(len(links))
     writer.family(
-        [f"conservation at {network.regions[v]}" for v in relays],
+        [f"conservation at {pool_name(network, v)}" for v in relays],
         np.concatenate([into[into >= 0], out[out >= 0]]),
         np.concatenate([columns[into >= 0], columns[out >= 0]]),
         np.concatenate([np.ones(int((into >= 0).sum())), -np.ones(int((out >= 0).sum()))]),
@@ -372,9 +377,10 @@ def _conserve_flow(writer: RowWriter, network: FlowNetwork, links: IntArray, sou
     )
 
 
-def _pool_name(network: FlowNetwork, pool: int) -> str:
-    name = str(network.regions[network.region_of_pool(pool)])
-    return name + STANDARD_POOL if pool == len(network.regions) else name
+def pool_name(network: FlowNetwork, pool: int) -> str:
+    """Return the name of a pool in names of rows."""
+    name = str(network.regions[pool])
+    return name + STANDARD_POOL if pool >= network.region_count else name
 
 
 def _per_pool(
@@ -383,18 +389,18 @@ def _per_pool(
     ends: IntArray,
     weight: FloatArray,
     per_machine: FloatArray,
-    skip: int | None,
+    skip: Collection[int],
     what: str,
 ) -> None:
-    """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every pool v but ``skip``."""
-    pools = [v for v in range(len(network.regions) + (network.mixed is not None)) if v != skip]
-    position = np.full(len(network.regions) + 1, -1)
+    """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every pool v but those of ``skip``."""
+    pools = [v for v in range(len(network.regions)) if v not in skip]
+    position = np.full(len(network.regions), -1)
     position[pools] = np.arange(len(pools))
     of_link = position[ends]
     of_option = position[network.pool_of_option]
     keep_link, keep_option = of_link >= 0, of_option >= 0
     writer.family(
-        [f"{what} {_pool_name(network, v)}" for v in pools],
+        [f"{what} {pool_name(network, v)}" for v in pools],
         np.concatenate([of_link[keep_link], of_option[keep_option]]),
         np.concatenate([np.flatnonzero(keep_link), writer.options_at + np.flatnonzero(keep_option)]),
         np.concatenate([weight[keep_link], -per_machine[keep_option]]),
@@ -403,58 +409,42 @@ def _per_pool(
     )
 
 
-def _cap_egress(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
+def _cap_egress(writer: RowWriter, network: FlowNetwork, links: IntArray, sinks: Collection[int]) -> None:
     """Σ_w F_vw ≤ Σ_k egress_k N_vk (4g)."""
     caps = np.array([o.egress_gbps for o in network.options])
-    _per_pool(writer, network, network.pool_of_links(links), np.ones(len(links)), caps, sink, "egress cap at")
+    _per_pool(writer, network, network.tail[links], np.ones(len(links)), caps, sinks, "egress cap at")
 
 
-def _cap_ingress(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
+def _cap_ingress(writer: RowWriter, network: FlowNetwork, links: IntArray, sources: Collection[int]) -> None:
     """Σ_u F_uv ≤ Σ_k ingress_k N_vk (4f)."""
     caps = np.array([o.ingress_gbps for o in network.options])
-    _per_pool(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
+    _per_pool(writer, network, network.head[links], np.ones(len(links)), caps, sources, "ingress cap at")
 
 
-def _share_outgoing_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
+def _share_outgoing_connections(
+    writer: RowWriter, network: FlowNetwork, links: IntArray, sinks: Collection[int]
+) -> None:
     """Σ_w F_vw / link_vw ≤ Σ_k N_vk: (4b) and (4h) with M eliminated and the crossed indices set right."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
-    _per_pool(writer, network, network.pool_of_links(links), per_gbps, ones, sink, "links out of")
+    _per_pool(writer, network, network.tail[links], per_gbps, ones, sinks, "links out of")
 
 
-def _share_incoming_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
+def _share_incoming_connections(
+    writer: RowWriter, network: FlowNetwork, links: IntArray, sources: Collection[int]
+) -> None:
     """Σ_u F_uv / link_uv ≤ Σ_k N_vk: (4b) and (4i) with M eliminated."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
-    _per_pool(writer, network, network.head[links], per_gbps, ones, source, "links into")
-
-
-def _match_network_tiers(writer: RowWriter, network: FlowNetwork, links: IntArray) -> None:
-    """Σ_w F_vwt / link_vwt ≤ Σ_k N_vkt: links of network tier t out of v need machines of that tier there.
-
-    The rows of the mixed region's pools say so already.
-    """
-    if not len(network.link_tier):
-        return
-    tail, tier = network.tail[links], network.link_tier[links]
-    regions, of_option = network.region_of_option, network.tier_of_option
-    for value, name in ((PREMIUM, "premium"), (STANDARD, "standard")):
-        for v in np.unique(tail[(tier == value) & (tail != (-1 if network.mixed is None else network.mixed))]):
-            flows = np.flatnonzero((tail == v) & (tier == value))
-            options = np.flatnonzero((regions == v) & (of_option == value))
-            writer.family(
-                [f"{name} tier at {network.regions[v]}"],
-                np.zeros(len(flows) + len(options), dtype=np.int64),
-                np.concatenate([flows, writer.options_at + options]),
-                np.concatenate([1 / network.link_gbps[links[flows]], -np.ones(len(options))]),
-                -np.inf,
-                0.0,
-            )
+    _per_pool(writer, network, network.head[links], per_gbps, ones, sources, "links into")
 
 
 def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:
-    """Σ_k N_vk ≤ limit_v (4j): a row only for a region with several options; otherwise a column bound."""
-    regions = network.region_of_option
+    """Σ_k N_vk ≤ limit_v (4j): a row only for a region with several options; otherwise a column bound.
+
+    The machines of all pools of a region count.
+    """
+    regions = network.first_pools[network.pool_of_option]
     for v in np.flatnonzero(np.bincount(regions, minlength=len(network.regions)) > 1):
         of_region = np.flatnonzero(regions == v)
         writer.family(
@@ -479,7 +469,7 @@ def write_store_row(writer: RowWriter, network: FlowNetwork, flows: IntArray, po
     if not np.all(np.isfinite(rates)):
         return
     writer.family(
-        [f"object-store {verb} rate at {_pool_name(network, pool)}"],
+        [f"object-store {verb} rate at {pool_name(network, pool)}"],
         np.zeros(len(flows) + len(options), dtype=np.int64),
         np.concatenate([flows, writer.options_at + options]),
         np.concatenate([np.ones(len(flows)), -rates]),

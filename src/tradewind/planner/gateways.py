@@ -1,7 +1,7 @@
 """From a plan by region to a plan by gateway: the type that `transfer` compiles into programs.
 
 Each machine runs one gateway. Every route of the overlay is cut so that all gateways of a region carry the same share
-of it: a gateway's load is the region's load divided by its machines, in flows, links and connections. If the source
+of it: a gateway's load is the region's load divided by its machines, in flows, links and connections. Where a region
 has machines of both network tiers, a route uses those of its own.
 """
 
@@ -13,16 +13,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tradewind.model.network_tier import NetworkTier
-from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.overlay import Pool, UnicastOverlay
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.routes import region_name
 
 __all__ = ["assign_gateways", "gateway_stem"]
-
-_Pool = tuple[Region, NetworkTier | None]
-"""The machines of a region; those of one network tier if it has both."""
 
 CUT_SLACK = 1e-9
 """Route boundaries closer together than this share are one cut."""
@@ -46,10 +43,9 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
     routes: list[PlannedRoute] = []
     hop_connections: dict[tuple[str, str], float] = defaultdict(float)
     for route in overlay.routes:
-        tiers = [route.network_tier, *(None for _ in route.regions[1:])]
-        along = [edges[hop] for hop in zip(route.regions, route.regions[1:], tiers, strict=False)]
+        along = [edges[hop] for hop in zip(route.regions, route.regions[1:], route.tiers, strict=False)]
         usd_per_gb = math.fsum(edge.usd_per_gb / overlay.compression_ratio for edge in along)
-        for nodes, part in _cut([pools[pool] for pool in zip(route.regions, tiers, strict=True)]):
+        for nodes, part in _cut([pools[pool] for pool in zip(route.regions, route.tiers, strict=True)]):
             routes.append(PlannedRoute(nodes, route.share * part, usd_per_gb))
             for edge, ends in zip(along, itertools.pairwise(nodes), strict=True):
                 hop_connections[ends] += edge.connections * route.gbps * part / edge.gbps
@@ -61,11 +57,11 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
     return Plan(tuple(gateways), hops_planned, tuple(routes), prediction=prediction, overlay=overlay)
 
 
-def _pools(overlay: UnicastOverlay) -> dict[_Pool, list[str]]:
+def _pools(overlay: UnicastOverlay) -> dict[Pool, list[str]]:
     """Return the names of the gateways of each pool, in the order of the overlay's machines."""
-    pools: dict[_Pool, list[str]] = {}
+    pools: dict[Pool, list[str]] = {}
     for machines in overlay.machines:
-        tier = machines.network_tier if machines.region == overlay.mixed_at else None
+        tier = machines.network_tier if machines.region in overlay.mixed_at else None
         names = pools.setdefault((machines.region, tier), [])
         stem = gateway_stem(machines.region, tier)
         names += [f"{stem}-{len(names) + number + 1}" for number in range(machines.count)]

@@ -12,7 +12,7 @@ import numpy as np
 from tradewind.errors import InfeasibleGoal, InvalidPlan, SolverLimitReached, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.overlay import DistributionTree, MulticastOverlay
+from tradewind.model.overlay import DistributionTree, MulticastOverlay, RegionMachines
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.planner.budget import WORK_MAX
@@ -31,7 +31,7 @@ from tradewind.planner.plan import (
     trace_transfer,
 )
 from tradewind.planner.points import Point
-from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
+from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part, tier_of_pool
 from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree
 
@@ -72,11 +72,6 @@ def prepare_multicast(
     if not 2 <= len(destinations) <= SINKS_MAX:
         raise UsageError(
             f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan the others separately"
-        )
-    if limits.network_tiers == "best":
-        raise UsageError(
-            "a plan for several destinations has one network tier",
-            hint="choose premium or standard, or plan separately",
         )
     twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
     if twice is not None:
@@ -151,9 +146,7 @@ def _build_overlay(transfer: Transfer, goal: Goal, point: Point) -> MulticastOve
         machines=machines,
         edges=edges,
         trees=tuple(
-            DistributionTree(
-                tuple((name[u], name[v]) for u, v in _outwards(tree, formulation.source)), gbps, gbps / rate
-            )
+            _tree(formulation.network, _outwards(tree, formulation.sources), machines, gbps, gbps / rate)
             for tree, gbps in trees
         ),
         connections_per_machine=formulation.network.connections_per_machine,
@@ -163,13 +156,23 @@ def _build_overlay(transfer: Transfer, goal: Goal, point: Point) -> MulticastOve
     )
 
 
-def _outwards(tree: Tree, source: int) -> list[Edge]:
-    """Return the hops in an order that reaches each region before leaving it."""
+def _tree(
+    network: FlowNetwork, hops: Sequence[Edge], machines: tuple[RegionMachines, ...], gbps: float, share: float
+) -> DistributionTree:
+    name = network.regions
+    tiers = tuple((tier_of_pool(network, u, machines), tier_of_pool(network, v, machines)) for u, v in hops)
+    return DistributionTree(
+        tuple((name[u], name[v]) for u, v in hops), gbps, share, tiers if any(map(any, tiers)) else ()
+    )
+
+
+def _outwards(tree: Tree, sources: Sequence[int]) -> list[Edge]:
+    """Return the hops in an order that reaches each pool before leaving it."""
     out: dict[int, list[int]] = defaultdict(list)
     for u, v in sorted(tree):
         out[u].append(v)
     hops: list[Edge] = []
-    reached = [source]
+    reached = list(sources)
     for u in reached:
         hops += [(u, v) for v in out[u]]
         reached += out[u]
@@ -218,7 +221,7 @@ def _line(name: str, plan: MulticastOverlay) -> MulticastAlternative:
 def _direct_copies(transfer: Transfer, plan: MulticastOverlay) -> MulticastOverlay | None:
     """Plan all direct links from the source at once, at the plan's rate or the highest possible one below it."""
     network, formulation = transfer.network, transfer.formulation
-    links = np.flatnonzero((network.tail == formulation.source) & np.isin(network.head, formulation.sinks))
+    links = np.flatnonzero(np.isin(network.tail, formulation.sources) & np.isin(network.head, formulation.sink_pools))
     star = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)
     settings = _rival_settings(transfer)
     for goal in (MinThroughput(plan.throughput_gbps * (1 - 1e-9)), Fastest()):

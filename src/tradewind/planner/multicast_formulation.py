@@ -9,6 +9,9 @@ it is one if and only if Σ w y ≥ T for all weights w under which every tree w
 the best trees are found by column generation (`tree_columns.py`), and their duals are such weights: if the model
 promises more for these machines than trees carry, its flows violate that row. `Trees` adds such rows until model
 and trees agree. The answer is then exact; until then the model is a bound.
+
+A region that may have both network tiers has two pools (`FlowNetwork`). A tree may start in either pool of the source,
+and reaches a destination in either of its pools, which then writes there.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from tradewind.planner.formulation import (
     RowWriter,
     Subproblem,
     TreeFlows,
+    pool_name,
     write_machine_rows,
     write_store_row,
 )
@@ -87,15 +91,15 @@ class Trees:
     def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
         """Return the same for the links from the source to each destination, and no others."""
         network, every = formulation.network, shared_links(formulation)
-        direct = (network.tail[every] == formulation.source) & np.isin(network.head[every], formulation.sinks)
-        ends = frozenset({formulation.source, *formulation.sinks})
-        return self._part(formulation, ends, np.flatnonzero(direct))
+        ends = formulation.sink_pools
+        direct = np.isin(network.tail[every], formulation.sources) & np.isin(network.head[every], ends)
+        return self._part(formulation, frozenset({*formulation.sources, *ends}), np.flatnonzero(direct))
 
     def _part(self, formulation: Formulation, regions: frozenset[int], kept: IntArray) -> tuple[Formulation, IntArray]:
         """Return the model of these regions, restricted to the given shared links."""
         network, every = formulation.network, shared_links(formulation)
         small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
-        offered = np.array([option.region_index in regions for option in network.options])
+        offered = np.array([option.pool in regions for option in network.options])
         columns = np.concatenate([kept + len(every) * n for n in range(1 + len(formulation.sinks))])
         prices = formulation.egress_usd_per_s
         small = replace(
@@ -160,8 +164,8 @@ def flow_columns(formulation: Formulation, trees: Sequence[tuple[Tree, float]]) 
         for edge in tree:
             flow[column[edge]] += gbps
         for number, sink in enumerate(formulation.sinks):
-            at = sink
-            while at != formulation.source:
+            at = next(pool for pool in network.pools_of(sink) if pool in before)
+            while at in before:
                 flow[len(links) * (1 + number) + column[before[at], at]] += gbps
                 at = before[at]
     return flow
@@ -179,22 +183,26 @@ def build_multicast_formulation(
         links: restricts the overlay to these links; ``None`` for all.
     """
     chosen = np.arange(len(network.tail)) if links is None else links
-    chosen = chosen[network.head[chosen] != source]
+    sources = network.pools_of(source)
+    chosen = chosen[~np.isin(network.head[chosen], sources)]
     width = len(chosen)
     writer = RowWriter(width * (1 + len(sinks)))
-    write_machine_rows(writer, network, chosen, source)
-    leaving = np.flatnonzero(network.tail[chosen] == source)
+    write_machine_rows(writer, network, chosen, sources)
+    leaving = np.flatnonzero(np.isin(network.tail[chosen], sources))
     for number, sink in enumerate(sinks):
-        first = width * (1 + number)
-        _conserve_flow_to(writer, network, chosen, source, sink, first)
-        _share_links(writer, network, chosen, sink, first)
+        first, pools = width * (1 + number), network.pools_of(sink)
+        _conserve_flow_to(writer, network, chosen, sources, pools, first)
+        _share_links(writer, network, chosen, pools, first)
         if number:
             _same_rate(writer, network, leaving, sink, width, first)
-        write_store_row(writer, network, first + np.flatnonzero(network.head[chosen] == sink), sink, "write")
-    write_store_row(writer, network, width + leaving, source, "read")
+        for pool in pools:
+            write_store_row(writer, network, first + np.flatnonzero(network.head[chosen] == pool), pool, "write")
+    for pool in sources:
+        # With two pools, this is what the first destination makes a pool read: a bound, until trees say how much.
+        write_store_row(writer, network, width + np.flatnonzero(network.tail[chosen] == pool), pool, "read")
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     flow_max = network.link_gbps[chosen] * ends
-    onward = [np.where(network.tail[chosen] == sink, 0.0, flow_max) for sink in sinks]
+    onward = [np.where(np.isin(network.tail[chosen], network.pools_of(sink)), 0.0, flow_max) for sink in sinks]
     return Formulation(
         network=network,
         source=source,
@@ -202,7 +210,7 @@ def build_multicast_formulation(
         links=np.tile(chosen, 1 + len(sinks)),
         egress_usd_per_s=np.concatenate([network.usd_per_gb[chosen] / BITS_PER_BYTE, np.zeros(width * len(sinks))]),
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
+        machine_max=network.machines_max[network.pool_of_option].astype(np.float64),
         flow_max=np.concatenate([flow_max, *onward]),
         out_of_source=width + leaving,
         rows=writer.rows(),
@@ -211,16 +219,16 @@ def build_multicast_formulation(
 
 
 def _conserve_flow_to(
-    writer: RowWriter, network: FlowNetwork, links: IntArray, source: int, sink: int, first: int
+    writer: RowWriter, network: FlowNetwork, links: IntArray, sources: Sequence[int], ends: Sequence[int], first: int
 ) -> None:
     """Σ_u x_uv^d − Σ_w x_vw^d = 0 for every v except source and d; the outflow of d is zero by its bound."""
-    relays = [v for v in range(len(network.regions)) if v not in (source, sink)]
+    relays = [v for v in range(len(network.regions)) if v not in (*sources, *ends)]
     position = np.full(len(network.regions), -1)
     position[relays] = np.arange(len(relays))
     into, out = position[network.head[links]], position[network.tail[links]]
     columns = first + np.arange(len(links))
     writer.family(
-        [f"conservation towards {network.regions[sink]} at {network.regions[v]}" for v in relays],
+        [f"conservation towards {network.regions[ends[0]]} at {pool_name(network, v)}" for v in relays],
         np.concatenate([into[into >= 0], out[out >= 0]]),
         np.concatenate([columns[into >= 0], columns[out >= 0]]),
         np.concatenate([np.ones(int((into >= 0).sum())), -np.ones(int((out >= 0).sum()))]),
@@ -229,12 +237,12 @@ def _conserve_flow_to(
     )
 
 
-def _share_links(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int, first: int) -> None:
+def _share_links(writer: RowWriter, network: FlowNetwork, links: IntArray, ends: Sequence[int], first: int) -> None:
     """x_uv^d − y_uv ≤ 0."""
-    serving = np.flatnonzero(network.tail[links] != sink)
+    serving = np.flatnonzero(~np.isin(network.tail[links], ends))
     rows = np.arange(len(serving))
     writer.family(
-        [f"link shared towards {network.regions[sink]}"] * len(serving),
+        [f"link shared towards {network.regions[ends[0]]}"] * len(serving),
         np.concatenate([rows, rows]),
         np.concatenate([first + serving, serving]),
         np.concatenate([np.ones(len(serving)), -np.ones(len(serving))]),

@@ -6,7 +6,8 @@ COST^egress, and per machine option LIMIT^egress, LIMIT^ingress and COST^VM.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.planner.tiers import TierCount
 
-__all__ = ["FloatArray", "FlowNetwork", "IntArray", "MachineOption", "PlanningLimits", "build_network"]
+__all__ = ["FloatArray", "FlowNetwork", "IntArray", "MachineOption", "PlanningLimits", "build_network", "sent_gb"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -50,8 +51,11 @@ class PlanningLimits:
     """Egress of each billing count this month; its tiers continue from there."""
     egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
     """Volume that this transfer has already sent between regions; it counts towards the tiers too."""
+    standard_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
+    """The same for what machines of the standard network tier have sent. `egress_sent_gb` is without it."""
     network_tiers: NetworkTierChoice = "premium"
-    """Network tiers of machines, in regions that have both; `best` lets the planner choose one per region."""
+    """Network tiers of machines, in regions that have both; `best` lets the planner choose for each
+    machine."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
     """Network tiers of single regions, such as those whose machines already run; they replace the general choice."""
     rate_max_gbps: float | None = None
@@ -64,9 +68,9 @@ class PlanningLimits:
 
 @dataclass(frozen=True, slots=True)
 class MachineOption:
-    """One machine type in one region, in data Gbit/s (caps divided by the compression ratio)."""
+    """One machine type in one pool, in data Gbit/s (caps divided by the compression ratio)."""
 
-    region_index: int
+    pool: int
     offer: MachineOffer
     egress_gbps: float
     ingress_gbps: float
@@ -78,20 +82,19 @@ class MachineOption:
     """None in a cloud without a choice."""
 
 
-ANY_TIER, PREMIUM, STANDARD = 0, 1, 2
-"""Values of `FlowNetwork.link_tier`: a link of machines of any network tier, or of one."""
-_LINK_TIERS: Mapping[NetworkTier | None, int] = {None: ANY_TIER, "premium": PREMIUM, "standard": STANDARD}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowNetwork:
-    """Usable regions, links and machines. Arrays over links have one entry per ordered pair with data.
+    """Usable pools, links and machines. Arrays over links have one entry per ordered pair of pools with data.
 
-    Out of a region that may have either network tier, a pair of clouds has two: one per tier.
+    A pool is the machines of a region. A region that may have both network tiers has two: one per tier.
     """
 
     regions: tuple[Region, ...]
+    """Region of each pool. Pools of the standard tier beside one of the premium tier come last."""
+    tiers: tuple[NetworkTier | None, ...]
+    """Network tier of each pool; None in a cloud without a choice."""
     index: Mapping[Region, int]
+    """Pool of each region; of two, that of the premium tier."""
     tail: IntArray
     head: IntArray
     link_gbps: FloatArray
@@ -99,7 +102,7 @@ class FlowNetwork:
     """Price of the first GB; `counts` has the further tiers."""
     options: tuple[MachineOption, ...]
     machines_max: IntArray
-    """Maximum machines per region."""
+    """Maximum machines per pool. Two pools of a region share it."""
     connections_per_machine: int
     boot_s: float
     """Longest start time of the offered machine types: no plan waits longer."""
@@ -109,68 +112,48 @@ class FlowNetwork:
     """Regions whose `machines_max` is the account's quota, not the user's limit."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
-    link_tier: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Network tier of the sending machines that a link needs; empty if no region has a choice."""
-    mixed: int | None = None
-    """The region whose machines may have both network tiers at once: the source, if it has a choice."""
 
     @property
-    def tier_of_option(self) -> IntArray:
-        """Network tier of each machine option, as in `link_tier`."""
-        return np.array([_LINK_TIERS[option.network_tier] for option in self.options], dtype=np.int64)
+    def region_count(self) -> int:
+        """Number of regions: the pools before those of the standard tier beside another one."""
+        return len(self.index)
+
+    @property
+    def has_tiers(self) -> bool:
+        """True if a region may have both network tiers."""
+        return len(self.regions) > self.region_count
+
+    def pools_of(self, pool: int) -> tuple[int, ...]:
+        """Return all pools of the region of a pool, that of the premium tier first."""
+        region = self.regions[pool]
+        more = (other for other in range(self.region_count, len(self.regions)) if self.regions[other] == region)
+        return (self.index[region], *more)
+
+    @property
+    def first_pools(self) -> IntArray:
+        """Number of the region's first pool, per pool."""
+        return np.array([self.index[region] for region in self.regions], dtype=np.int64)
+
+    def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
+        """Return for each of these links whether the machines, per option, have one at each end."""
+        manned = np.zeros(len(self.regions), dtype=bool)
+        manned[self.pool_of_option[machines > 0]] = True
+        served: NDArray[np.bool_] = manned[self.tail[links]] & manned[self.head[links]]
+        return served
 
     @property
     def pool_of_option(self) -> IntArray:
-        """Pool of each machine option. A pool is a region, but of `mixed` only its machines of the premium tier.
-
-        Pool `len(regions)` has those of the standard tier. The machines of a pool are of one option.
-        """
-        return self._pools(self.region_of_option, None if self.mixed is None else self.tier_of_option)
-
-    def pool_of_links(self, links: IntArray) -> IntArray:
-        """Return the pool that sends over each of these links."""
-        return self._pools(self.tail[links], None if self.mixed is None else self.link_tier[links])
-
-    def _pools(self, regions: IntArray, tiers: IntArray | None) -> IntArray:
-        if self.mixed is None or tiers is None:
-            return regions
-        return np.where((regions == self.mixed) & (tiers == STANDARD), len(self.regions), regions)
-
-    def region_of_pool(self, pool: int) -> int:
-        """Return the index of the region of a pool."""
-        return self.mixed if self.mixed is not None and pool == len(self.regions) else pool
-
-    def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
-        """Return for each of these links whether the machines, per option, have one at each end and of its tier."""
-        regions, chosen = self.region_of_option, machines > 0
-        manned = np.zeros(len(self.regions), dtype=bool)
-        manned[regions[chosen]] = True
-        served: NDArray[np.bool_] = manned[self.tail[links]] & manned[self.head[links]]
-        if not len(self.link_tier):
-            return served
-        of_tier = np.zeros((len(self.regions), STANDARD + 1), dtype=bool)
-        of_tier[:, ANY_TIER] = True
-        of_tier[regions[chosen], self.tier_of_option[chosen]] = True
-        return served & of_tier[self.tail[links], self.link_tier[links]]
-
-    def sends_over(self, link: int, standard: bool) -> bool:
-        """Return whether machines of the standard tier, or of the premium tier, serve a link out of their region."""
-        tier = self.link_tier[link] if len(self.link_tier) else ANY_TIER
-        return bool(tier in (ANY_TIER, STANDARD if standard else PREMIUM))
-
-    @property
-    def region_of_option(self) -> IntArray:
-        """Index of the region of each machine option."""
-        return np.array([option.region_index for option in self.options], dtype=np.int64)
+        """Pool of each machine option. The machines of a pool are of one option."""
+        return np.array([option.pool for option in self.options], dtype=np.int64)
 
     @property
     def boot_times_s(self) -> tuple[float, ...]:
         """Return all start times of the offered machine types, shortest first."""
         return tuple(sorted({option.offer.machine.boot_s for option in self.options}))
 
-    def boots_at(self, region: int) -> tuple[float, ...]:
-        """Return the same for one region."""
-        return tuple(sorted(o.offer.machine.boot_s for o in self.options if o.region_index == region))
+    def boots_at(self, pool: int) -> tuple[float, ...]:
+        """Return the same for one pool."""
+        return tuple(sorted(o.offer.machine.boot_s for o in self.options if o.pool == pool))
 
     def with_boot_within(self, boot_s: float) -> FlowNetwork:
         """Return this network with only the machine types that start within ``boot_s``; link numbers stay the same."""
@@ -178,17 +161,13 @@ class FlowNetwork:
         return replace(self, options=options, boot_s=boot_s)
 
     def link_between(self, src: int, dst: int) -> int | None:
-        """Return the position of the link between two regions, if it exists; of two, that of the premium tier."""
+        """Return the position of the link between two pools, if it exists."""
         found = np.flatnonzero((self.tail == src) & (self.head == dst))
         return int(found[0]) if found.size else None
 
 
 def build_network(
-    catalog: Catalog,
-    limits: PlanningLimits,
-    *,
-    regions: Collection[Region] | None = None,
-    source: Region | None = None,
+    catalog: Catalog, limits: PlanningLimits, *, regions: Collection[Region] | None = None
 ) -> FlowNetwork:
     """Build a network from ``catalog``: the regions with a grid, a price and a machine.
 
@@ -196,41 +175,41 @@ def build_network(
         catalog: source of all figures.
         limits: the user's and the account's limits.
         regions: restricts the overlay to these; ``None`` for all of the grid.
-        source: region whose machines may have both network tiers at once, if it has a choice.
     """
     names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
     names = tuple(r for r in names if _offers(catalog, r, limits) and _machines_max(catalog, r, limits) > 0)
-    index = {region: position for position, region in enumerate(names)}
+    tiers_of = {region: _network_tiers(catalog, region, limits) for region in names}
+    pools = [(region, tiers_of[region][0]) for region in names]
+    pools += [(region, tier) for region in names for tier in tiers_of[region][1:]]
     ratio = limits.compression_ratio
     tail: list[int] = []
-    head, gbps, price, link_tier = [], [], [], []
+    head, gbps, price = [], [], []
     tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
-    tiers_of = {region: _network_tiers(catalog, region, limits) for region in names}
-    sent_in = catalog.with_standard_tier([region for region in names if tiers_of[region] == ("standard",)])
-    seen_gb = sent_in.egress_used_gb(limits.monthly_egress_used_gb, limits.egress_sent_gb)
-    for src, dst, known, tier in _links(catalog, index, tiers_of, source):
-        link, egress = known.grid.links[src, dst], known.egress(src, dst)
+    seen_gb = sent_gb(catalog, limits)
+    for src, dst, known in _links(catalog, pools):
+        ends = pools[src][0], pools[dst][0]
+        link, egress = known.grid.links[ends], known.egress(*ends)
         if link.gbps < GBPS_MIN or egress is None:
             continue
-        key = (known.egress_account(src, dst, egress), egress.tiers)
+        key = (known.egress_account(*ends, egress), egress.tiers)
         if len(egress.tiers) > 1:
             tiered.setdefault(key, (egress, []))[1].append(len(tail))
-        tail.append(index[src])
-        head.append(index[dst])
+        tail.append(src)
+        head.append(dst)
         gbps.append(link.gbps / ratio)
-        link_tier.append(tier)
         used_gb = seen_gb.get(key, limits.monthly_egress_used_gb)
         price.append(egress.mean_usd_per_gb(0.0, used_gb) * ratio)
-    options = tuple(_options(catalog, index, tiers_of, limits))
+    options = tuple(_options(catalog, pools, limits))
     return FlowNetwork(
-        regions=names,
-        index=index,
+        regions=tuple(region for region, _ in pools),
+        tiers=tuple(tier for _, tier in pools),
+        index={region: position for position, region in enumerate(names)},
         tail=np.array(tail, dtype=np.int64),
         head=np.array(head, dtype=np.int64),
         link_gbps=np.array(gbps, dtype=np.float64),
         usd_per_gb=np.array(price, dtype=np.float64),
         options=options,
-        machines_max=np.array([_machines_max(catalog, r, limits) for r in names], dtype=np.int64),
+        machines_max=np.array([_machines_max(catalog, r, limits) for r, _ in pools], dtype=np.int64),
         compression_ratio=ratio,
         connections_per_machine=limits.connections_per_machine,
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
@@ -245,10 +224,24 @@ def build_network(
             )
             for (account, tiers), (egress, links) in tiered.items()
         ),
-        held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
-        link_tier=np.array(link_tier if any(link_tier) else [], dtype=np.int64),
-        mixed=index[source] if source is not None and len(tiers_of.get(source, ())) > 1 else None,
+        held_by_quota=frozenset(
+            pool for pool, (r, _) in enumerate(pools) if _machines_max(catalog, r, limits) < _allowed(r, limits)
+        ),
     )
+
+
+def sent_gb(catalog: Catalog, limits: PlanningLimits) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
+    """Return the volume of each billing count at which a plan's prices begin, by account and tiers.
+
+    Volumes of regions that have the standard tier alone count there, whichever tier they are recorded for.
+    """
+    used_gb = limits.monthly_egress_used_gb
+    alone = [src for src, _ in limits.egress_sent_gb if _network_tiers(catalog, src, limits) == ("standard",)]
+    seen_gb = dict(catalog.with_standard_tier(alone).egress_used_gb(used_gb, limits.egress_sent_gb))
+    standard = catalog.with_standard_tier([src for src, _ in limits.standard_sent_gb])
+    for key, volume_gb in standard.egress_used_gb(0.0, limits.standard_sent_gb).items():
+        seen_gb[key] = seen_gb.get(key, used_gb) + volume_gb
+    return seen_gb
 
 
 def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> tuple[NetworkTier | None, ...]:
@@ -260,25 +253,17 @@ def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> 
     return offered if wanted == "best" else (wanted,)
 
 
-def _links(
-    catalog: Catalog,
-    index: Collection[Region],
-    tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]],
-    source: Region | None,
-) -> Iterator[tuple[Region, Region, Catalog, int]]:
-    """Yield the links between two regions, each with the catalog that knows it, and its value of `link_tier`.
-
-    The machines of the source may have both tiers, so that it needs to be known which ones send within their cloud.
-    """
-    standard = catalog.with_standard_tier([region for region, tiers in tiers_of.items() if "standard" in tiers])
+def _links(catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]]) -> Iterator[tuple[int, int, Catalog]]:
+    """Yield the links between pools of two regions, each with the catalog that knows price and rate of its sender."""
+    standard = catalog.with_standard_tier([region for region, tier in pools if tier == "standard"])
+    found: dict[Region, list[int]] = {}
+    for pool, (region, _) in enumerate(pools):
+        found.setdefault(region, []).append(pool)
     for src, dst in catalog.grid.links:
-        if src not in index or dst not in index or src == dst:
+        if src not in found or dst not in found or src == dst:
             continue
-        if len(tiers_of[src]) > 1 and (src.provider != dst.provider or src == source):
-            yield src, dst, catalog, PREMIUM
-            yield src, dst, standard, STANDARD
-        else:
-            yield src, dst, standard, ANY_TIER
+        for tail, head in itertools.product(found[src], found[dst]):
+            yield tail, head, catalog if pools[tail][1] == "premium" else standard
 
 
 def _offers(catalog: Catalog, region: Region, limits: PlanningLimits) -> list[MachineOffer]:
@@ -314,25 +299,21 @@ def _allowed(region: Region, limits: PlanningLimits) -> int:
 
 
 def _options(
-    catalog: Catalog,
-    index: Mapping[Region, int],
-    tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]],
-    limits: PlanningLimits,
+    catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]], limits: PlanningLimits
 ) -> Iterator[MachineOption]:
-    """Yield a machine option for each region, network tier and machine type."""
-    for region, position in index.items():
-        for tier in tiers_of[region]:
-            for offer in _offers(catalog, region, limits):
-                yield _option(catalog, position, offer, region, limits, tier)
+    """Yield a machine option for each pool and machine type."""
+    for pool, (region, tier) in enumerate(pools):
+        for offer in _offers(catalog, region, limits):
+            yield _option(catalog, pool, offer, region, limits, tier)
 
 
 def _option(
-    catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: PlanningLimits, tier: NetworkTier | None
+    catalog: Catalog, pool: int, offer: MachineOffer, region: Region, limits: PlanningLimits, tier: NetworkTier | None
 ) -> MachineOption:
     store = catalog.stores.get(region.provider) if limits.store_limits else None
     ratio = limits.compression_ratio
     return MachineOption(
-        region_index=index,
+        pool=pool,
         offer=offer,
         egress_gbps=offer.machine.egress_gbps / ratio,
         ingress_gbps=offer.machine.ingress_gbps / ratio,

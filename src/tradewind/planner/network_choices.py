@@ -19,7 +19,8 @@ from tradewind.model.region import Region
 from tradewind.planner.best import RATE_TIE, solve_over_boot_times
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
-from tradewind.planner.network import ANY_TIER, build_network
+from tradewind.planner.multicast_formulation import build_multicast_formulation
+from tradewind.planner.network import build_network
 from tradewind.planner.points import PROVEN_GAP, Point
 from tradewind.planner.transfer import Transfer, with_boot_within
 
@@ -38,7 +39,7 @@ def solve_over_network_tiers(transfer: Transfer, goal: Goal) -> Found | None:
 
     `None` if nothing meets the goal.
     """
-    if not len(transfer.network.link_tier):
+    if not transfer.network.has_tiers:
         return solve_over_boot_times(transfer, goal)
     whole = solve_over_boot_times(transfer, goal)
     if whole is not None and whole[1].proven:
@@ -83,8 +84,8 @@ def _with_flips(transfer: Transfer, found: list[Found], goal: Goal) -> Found:
 def _regions_to_flip(transfer: Transfer, found: list[Found]) -> list[Region]:
     """Return the regions with a choice that send in an answer, the source first."""
     network, ends = transfer.network, transfer.formulation
-    free = {network.regions[network.tail[e]] for e in range(len(network.tail)) if network.link_tier[e] != ANY_TIER}
-    source, sink = network.regions[ends.source], network.regions[ends.sink]
+    free = set(network.regions[network.region_count :])
+    source, sink = network.regions[ends.source], None if ends.shared else network.regions[ends.sink]
     used = dict.fromkeys(region for part, point in found for region in _machines_at(part, point))
     return [region for region in dict.fromkeys((source, *used)) if region in free and region != sink]
 
@@ -98,7 +99,7 @@ def _tiers_of(found: Found, regions: list[Region]) -> dict[Region, NetworkTier]:
 def _machines_at(transfer: Transfer, point: Point) -> dict[Region, NetworkTier | None]:
     network = transfer.network
     options = (network.options[k] for k in np.flatnonzero(point.solution.machines))
-    return {network.regions[option.region_index]: option.network_tier for option in options}
+    return {network.regions[option.pool]: option.network_tier for option in options}
 
 
 def _with_one_tier(
@@ -109,8 +110,12 @@ def _with_one_tier(
     limits = replace(limits, network_tiers=tier, network_tier_of={**(tiers or {}), **limits.network_tier_of})
     network = build_network(transfer.catalog, limits)
     names, whole = transfer.network.regions, transfer.formulation
-    ends = (network.index[names[whole.source]], network.index[names[whole.sink]])
-    single = replace(transfer, limits=limits, network=network, formulation=build_formulation(network, *ends))
+    source, *sinks = (network.index[names[end]] for end in (whole.source, *whole.sinks))
+    if whole.shared is None:
+        formulation = build_formulation(network, source, sinks[0])
+    else:
+        formulation = build_multicast_formulation(network, source, tuple(sinks))
+    single = replace(transfer, limits=limits, network=network, formulation=formulation)
     return single if transfer.demand.boot_given else with_boot_within(single, transfer.demand.boot_s)
 
 

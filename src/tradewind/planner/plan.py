@@ -84,7 +84,7 @@ def prepare(
         UsageError: unknown region, or nothing to plan.
     """
     limits = limits or PlanningLimits()
-    network = network or build_network(catalog, limits, source=source)
+    network = network or build_network(catalog, limits)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
     demand = demand_of(catalog, network, source, [destination], volume_gb, limits, boot_s, objects)
@@ -184,10 +184,7 @@ def trace_transfer(
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
-        UsageError: regions have a choice of network tiers.
     """
-    if len(transfer.network.link_tier):
-        raise UsageError("a frontier has one network tier", hint="choose premium or standard instead of best")
     if known and not transfer.demand.boot_given:
         transfer = with_boot_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
@@ -203,7 +200,7 @@ def trace_transfer(
 def _machines_of(plan: UnicastOverlay | MulticastOverlay, network: FlowNetwork) -> IntArray:
     """Return the plan's machines per machine option of the network."""
     count = {(machines.region, machines.offer, machines.network_tier): machines.count for machines in plan.machines}
-    keys = ((network.regions[option.region_index], option.offer, option.network_tier) for option in network.options)
+    keys = ((network.regions[option.pool], option.offer, option.network_tier) for option in network.options)
     return np.array([count.get(key, 0) for key in keys], dtype=np.int64)
 
 

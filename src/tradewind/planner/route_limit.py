@@ -114,7 +114,7 @@ def _paths(transfer: Transfer) -> list[_Path]:
     network, whole = transfer.network, transfer.formulation
     egress, ingress = np.zeros(len(network.regions)), np.zeros(len(network.regions))
     for option in network.options:
-        at = option.region_index
+        at = option.pool
         egress[at], ingress[at] = max(egress[at], option.egress_gbps), max(ingress[at], option.ingress_gbps)
     links = {(int(network.tail[e]), int(network.head[e])): int(e) for e in whole.links}
     ends = whole.source, whole.sink

@@ -22,13 +22,21 @@ from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.points import Demand, Point
 
-__all__ = ["FLOW_MIN_RELATIVE", "build_overlay", "decompose", "figures", "fitting_part", "round_connections"]
+__all__ = [
+    "FLOW_MIN_RELATIVE",
+    "build_overlay",
+    "decompose",
+    "figures",
+    "fitting_part",
+    "round_connections",
+    "tier_of_pool",
+]
 
 FLOW_MIN_RELATIVE = 1e-7
 """Flows below this part of the rate are rounding of the solver, and are dropped."""
 
 Edge = tuple[int, int]
-"""The pool that sends (`FlowNetwork.pool_of_option`), and the region that receives."""
+"""The pools that send and receive (`FlowNetwork`)."""
 
 
 def build_overlay(
@@ -44,7 +52,7 @@ def build_overlay(
     name = formulation.network.regions
     paths = decompose(formulation, point.solution.flow_gbps)
     wanted = sum(gbps for _, gbps in paths)
-    part = fitting_part(formulation, point, _flow_columns(formulation, paths, point))
+    part = fitting_part(formulation, point, _flow_columns(formulation, paths))
     paths = [(path, gbps * part) for path, gbps in paths]
     decomposition = [(itertools.pairwise(path), gbps) for path, gbps in paths]
     rate, edges, machines, cost = figures(formulation, demand, point, decomposition)
@@ -61,10 +69,10 @@ def build_overlay(
         edges=edges,
         routes=tuple(
             OverlayRoute(
-                tuple(name[formulation.network.region_of_pool(v)] for v in path),
+                tuple(name[v] for v in path),
                 gbps,
                 gbps / rate,
-                network_tier=_tier_of_pool(formulation.network, path[0], machines),
+                network_tiers=_tiers_along(formulation.network, path, machines),
             )
             for path, gbps in paths
         ),
@@ -85,36 +93,36 @@ def figures(
     Leaves out machines without flow; a search that ended before its proof may leave some.
     """
     rate = math.fsum(gbps for _, gbps in decomposition)
-    flows: dict[Edge, float] = defaultdict(float)
-    for part_edges, gbps in decomposition:
-        for edge in part_edges:
-            flows[edge] += gbps
     network = formulation.network
+    first = network.first_pools.tolist()
+    flows: dict[Edge, float] = defaultdict(float)
+    used: set[int] = set()
+    for part_edges, gbps in decomposition:
+        for u, v in part_edges:
+            used |= {u, v}
+            flows[u, first[v]] += gbps
     name = network.regions
-    used = {pool for edge in flows for pool in edge}
     pools = network.pool_of_option
     counts = {k: n for k, n in _machines(point).items() if int(pools[k]) in used}
-    limit = {pool: network.connections_per_machine * n for pool, n in _per_pool(pools, counts).items()}
-    # The machines of a pool serve one of two links that differ in the network tier.
-    served = formulation.links[network.served(point.solution.machines, formulation.links)]
-    ends = zip(network.pool_of_links(served), network.head[served], served, strict=True)
-    position = {(int(pool), int(head)): int(e) for pool, head, e in ends}
-    link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
-    price = _prices(network, {position[edge]: gbps / rate * demand.volume_gb for edge, gbps in flows.items()})
-    connections = round_connections(flows, link, limit, network.connections_per_machine)
     machines = tuple(
-        RegionMachines(name[option.region_index], option.offer, count, option.network_tier)
+        RegionMachines(name[option.pool], option.offer, count, option.network_tier)
         for option, count in ((network.options[k], count) for k, count in counts.items())
     )
+    position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
+    link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
+    price = _prices(network, {position[edge]: gbps / rate * demand.volume_gb for edge, gbps in flows.items()})
+    senders = _machines_per(pools, counts)
+    receivers = _machines_per(network.first_pools[pools], counts)
+    connections = round_connections(flows, link, (senders, receivers), network.connections_per_machine)
     edges = tuple(
         OverlayEdge(
-            name[network.region_of_pool(u)],
+            name[u],
             name[v],
             gbps,
             connections[u, v],
             price[position[u, v]],
             link[u, v],
-            network_tier=_tier_of_pool(network, u, machines),
+            network_tier=tier_of_pool(network, u, machines),
         )
         for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
     )
@@ -124,12 +132,18 @@ def figures(
     return rate, edges, machines, Cost(egress_usd, machines_usd, demand.requests_usd)
 
 
-def _tier_of_pool(network: FlowNetwork, pool: int, machines: tuple[RegionMachines, ...]) -> NetworkTier | None:
+def _tiers_along(
+    network: FlowNetwork, path: Sequence[int], machines: Sequence[RegionMachines]
+) -> tuple[NetworkTier | None, ...]:
+    """Return the network tier of each pool of a path whose region has machines of both; empty if there is none."""
+    tiers = tuple(tier_of_pool(network, pool, machines) for pool in path)
+    return tiers if any(tiers) else ()
+
+
+def tier_of_pool(network: FlowNetwork, pool: int, machines: Sequence[RegionMachines]) -> NetworkTier | None:
     """Return the network tier of a pool if its region has machines of both; else None, as its machines say it."""
-    if network.mixed is None or network.region_of_pool(pool) != network.mixed:
-        return None
-    here = {each.network_tier for each in machines if each.region == network.regions[network.mixed]}
-    return None if len(here) < 2 else "premium" if pool == network.mixed else "standard"
+    here = {each.network_tier for each in machines if each.region == network.regions[pool]}
+    return None if len(here) < 2 else network.tiers[pool]
 
 
 def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, float]:
@@ -149,17 +163,13 @@ def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tup
     """
     network = formulation.network
     rate = float(flow_gbps[formulation.out_of_source].sum())
-    pools = network.pool_of_links(formulation.links)
     left: dict[int, dict[int, float]] = defaultdict(dict)
     for column in np.flatnonzero(flow_gbps > FLOW_MIN_RELATIVE * rate):
         e = formulation.links[column]
-        u, v = int(pools[column]), int(network.head[e])
+        u, v = int(network.tail[e]), int(network.head[e])
         left[u][v] = left[u].get(v, 0.0) + float(flow_gbps[column])
     paths: list[tuple[tuple[int, ...], float]] = []
-    sources = {formulation.source}
-    if network.mixed == formulation.source:
-        sources.add(len(network.regions))
-    while (path := _widest_path(left, sources, formulation.sink)) is not None:
+    while (path := _widest_path(left, formulation.sources, formulation.sink)) is not None:
         gbps = min(left[u][v] for u, v in itertools.pairwise(path))
         for u, v in itertools.pairwise(path):
             left[u][v] -= gbps
@@ -194,13 +204,10 @@ def _widest_path(
     return tuple(reversed(path))
 
 
-def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], float]], point: Point) -> FloatArray:
+def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], float]]) -> FloatArray:
     network = formulation.network
     flow = np.zeros(formulation.link_count)
-    served = np.flatnonzero(network.served(point.solution.machines, formulation.links))
-    links = formulation.links[served]
-    ends = zip(network.pool_of_links(links), network.head[links], served, strict=True)
-    column = {(int(pool), int(head)): int(c) for pool, head, c in ends}
+    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(formulation.links)}
     for path, gbps in paths:
         for edge in itertools.pairwise(path):
             flow[column[edge]] += gbps
@@ -224,26 +231,30 @@ def _machines(point: Point) -> dict[int, int]:
     return {int(k): int(point.solution.machines[k]) for k in np.flatnonzero(point.solution.machines)}
 
 
-def _per_pool(pools: IntArray, counts: Mapping[int, int]) -> dict[int, int]:
-    per_pool: dict[int, int] = defaultdict(int)
+def _machines_per(group_of_option: IntArray, counts: Mapping[int, int]) -> dict[int, int]:
+    per_group: dict[int, int] = defaultdict(int)
     for option, count in counts.items():
-        per_pool[int(pools[option])] += count
-    return per_pool
+        per_group[int(group_of_option[option])] += count
+    return per_group
 
 
 def round_connections(
-    flows: Mapping[Edge, float], link: Mapping[Edge, float], limit: Mapping[int, int], connections_per_machine: int
+    flows: Mapping[Edge, float],
+    link: Mapping[Edge, float],
+    machines: tuple[Mapping[int, int], Mapping[int, int]],
+    connections_per_machine: int,
 ) -> dict[Edge, int]:
-    """Return whole connections per edge: rounded up, at least one, and within the limit of each region's machines.
+    """Return whole connections per edge: rounded up, at least one, and within the limit of the machines at its ends.
 
-    If rounding up exceeds a region's limit, the edges that lose least by it get one less.
+    If rounding up exceeds a limit, the edges that lose least by it get one less. `machines` has those that send, and
+    those that receive.
     """
     exact = {edge: connections_per_machine * gbps / link[edge] for edge, gbps in flows.items()}
     whole = {edge: max(1, math.ceil(count - 1e-6)) for edge, count in exact.items()}
-    for region, most in limit.items():
-        for end in (0, 1):
-            at = [edge for edge in whole if edge[end] == region]
-            while sum(whole[edge] for edge in at) > most:
+    for end, counts in enumerate(machines):
+        for place, count in counts.items():
+            at = [edge for edge in whole if edge[end] == place]
+            while sum(whole[edge] for edge in at) > connections_per_machine * count:
                 spare = [edge for edge in at if whole[edge] > 1]
                 if not spare:
                     break

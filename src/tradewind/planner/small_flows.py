@@ -118,6 +118,6 @@ def _path_use(formulation: Formulation, point: Point) -> _PathUse:
     small_flows = [edges for edges, gbps in paths if gbps < least]
     needed = frozenset[Edge]().union(*(edges for edges, gbps in paths if gbps >= least))
     spare = frozenset[Edge]().union(*small_flows) - needed
-    ends = zip(network.pool_of_links(links), network.head[links], strict=True)
+    ends = zip(network.tail[links], network.head[links], strict=True)
     columns = [c for c, (u, v) in enumerate(ends) if (int(u), int(v)) in spare] if spare else []
     return _PathUse(len(small_flows), np.array(columns, dtype=np.int64))

@@ -263,10 +263,19 @@ def _rounded_up(
             strongest = max(options, key=lambda k: formulation.network.options[k].egress_gbps)
             machines[options] = 0
             machines[strongest] = int(formulation.machine_max[strongest])
+    if _exceeds_limits(formulation, machines):
+        return None
     try:
         return solve_flows(formulation, subproblem, machines, settings)
     except SolverLimitReached:
         return None
+
+
+def _exceeds_limits(formulation: Formulation, machines: IntArray) -> bool:
+    """Return whether the pools of a region have more machines together than the region may have."""
+    network = formulation.network
+    used = np.bincount(network.first_pools[network.pool_of_option], machines, minlength=len(network.regions))
+    return bool(np.any(used > network.machines_max))
 
 
 def _direct(
@@ -298,8 +307,8 @@ def _regions_of_interest(formulation: Formulation, machines: FloatArray, start: 
         known = float(start.machines[k]) if start is not None else 0.0
         amount = float(machines[k]) + 1e3 * known
         if amount > INTEGRALITY_SLACK:
-            used[option.region_index] = used.get(option.region_index, 0.0) + amount
-    ends = {formulation.source, *formulation.sinks}
+            used[option.pool] = used.get(option.pool, 0.0) + amount
+    ends = {*formulation.sources, *formulation.sink_pools}
     ranked = sorted(set(used) - ends, key=lambda region: -used[region])
     return frozenset({*ends, *ranked[: max(0, REGIONS_OF_INTEREST_MAX - len(ends))]})
 

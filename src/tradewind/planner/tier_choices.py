@@ -71,14 +71,12 @@ def tier_formulations(transfer: Transfer, known: Iterable[Overlay] = ()) -> Fron
 def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:
     """Return the volume of a plan per count [GB]."""
     network = transfer.network
-    flows = {(edge.src, edge.dst): edge.gbps for edge in plan.edges}
+    flows = {(edge.src, edge.dst, plan.network_tier_of(edge)): edge.gbps for edge in plan.edges}
     volumes = []
     for count in network.counts:
-        ends = (
-            (network.regions[network.tail[e]], network.regions[network.head[e]])
-            for e in count.links
-            if network.sends_over(e, network.regions[network.tail[e]] in plan.standard_at)
-        )
+        # Edges do not say which machines of a region receive.
+        sent = ((network.tail[e], network.head[e]) for e in count.links if network.head[e] < network.region_count)
+        ends = ((network.regions[u], network.regions[v], network.tiers[u]) for u, v in sent)
         carried_gbps = math.fsum(flows.get(pair, 0.0) for pair in ends)
         volumes.append(plan.volume_gb * carried_gbps / plan.throughput_gbps)
     return tuple(volumes)

@@ -59,7 +59,7 @@ def with_boot_within(transfer: Transfer, boot_s: float) -> Transfer:
     several = formulation.shared is not None
     links = shared_links(formulation) if several else formulation.links
     offered = np.zeros(len(network.regions), dtype=bool)
-    offered[network.region_of_option] = True
+    offered[network.pool_of_option] = True
     links = links[offered[network.tail[links]] & offered[network.head[links]]]
     if several:
         small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=links)

@@ -11,6 +11,7 @@ relaxation are worth a closer look. With machines fixed the answer is exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -22,9 +23,9 @@ from tradewind.errors import SolverLimitReached
 from tradewind.model.records import dataclass
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
-from tradewind.planner.formulation import RelaxedTrees, RowWriter, Subproblem, write_machine_rows
+from tradewind.planner.formulation import RelaxedTrees, RowWriter, Subproblem, pool_name, write_machine_rows
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
-from tradewind.planner.steiner import Tree, cheapest_tree
+from tradewind.planner.steiner import Edge, Tree, cheapest_tree
 
 BoolArray = NDArray[np.bool_]
 
@@ -83,30 +84,52 @@ class _Generated:
         return float(self.values[options : options + ARTIFICIAL].max())
 
 
+@dataclass(frozen=True, slots=True)
+class _StoreEnd:
+    """The link between a store and a pool that reads or writes there: a tree leads from store to stores."""
+
+    link: Edge
+    pool: int
+    reads: bool
+    row: str
+    """Name of the row that limits it."""
+
+
 class TreeColumns:
     """The relaxation of one source and its destinations; keeps the trees of one question for the next."""
 
     def __init__(self, network: FlowNetwork, links: IntArray, source: int, sinks: tuple[int, ...]) -> None:
         self._network = network
-        self._source, self._sinks = source, sinks
-        self._tails, self._heads = network.tail[links], network.head[links]
+        self._sources, self._sinks = network.pools_of(source), sinks
+        self._store_ends = _store_ends(network, source, sinks)
+        self._real = len(links)
+        tails, heads = zip(*(end.link for end in self._store_ends), strict=True)
+        self._tails = np.concatenate([network.tail[links], np.array(tails, dtype=np.int64)])
+        self._heads = np.concatenate([network.head[links], np.array(heads, dtype=np.int64)])
         self._position = {(int(u), int(v)): e for e, (u, v) in enumerate(zip(self._tails, self._heads, strict=True))}
-        self._egress = network.usd_per_gb[links] / BITS_PER_BYTE
+        self._egress = self._with_store_links(network.usd_per_gb[links] / BITS_PER_BYTE)
         self._usd_per_gbit = 0.0
         writer = RowWriter(len(links))
-        write_machine_rows(writer, network, links, source)
+        write_machine_rows(writer, network, links, self._sources)
         self._rows = writer.rows()
         self._pool: list[Tree] = []
+        stores = np.arange(len(self._store_ends))
         of_link = self._rows.column < len(links)
-        order = np.argsort(self._rows.column[of_link], kind="stable")
-        self._link_rows = self._rows.row[of_link][order]
-        self._link_values = self._rows.value[of_link][order]
-        self._link_start = np.searchsorted(self._rows.column[of_link][order], np.arange(len(links) + 1))
+        columns = np.concatenate([self._rows.column[of_link], len(links) + stores])
+        rows = np.concatenate([self._rows.row[of_link], len(self._rows.names) + stores])
+        values = np.concatenate([self._rows.value[of_link], np.ones(len(stores))])
+        order = np.argsort(columns, kind="stable")
+        self._link_rows, self._link_values = rows[order], values[order]
+        self._link_start = np.searchsorted(columns[order], np.arange(len(self._tails) + 1))
+
+    def _with_store_links(self, per_link: FloatArray) -> FloatArray:
+        """Return figures of the links, followed by zero for each store."""
+        return np.concatenate([per_link, np.zeros(len(self._store_ends))])
 
     def priced(self, egress_usd_per_s: FloatArray, usd_per_gbit: float) -> TreeColumns:
         """Return the same with other prices: per Gbit/s on each link, and per Gbit/s of the rate."""
         columns = copy(self)
-        columns._egress, columns._usd_per_gbit = egress_usd_per_s, usd_per_gbit
+        columns._egress, columns._usd_per_gbit = self._with_store_links(egress_usd_per_s), usd_per_gbit
         return columns
 
     def relax(self, subproblem: Subproblem, budget: WorkBudget) -> RelaxedTrees:
@@ -139,8 +162,10 @@ class TreeColumns:
         """
         network = self._network
         manned = np.zeros(len(network.regions), dtype=bool)
-        manned[network.region_of_option[machines > 0]] = True
-        open_links = manned[self._tails] & manned[self._heads] & ~closed
+        manned[network.pool_of_option[machines > 0]] = True
+        real = slice(self._real)
+        open_links = manned[self._tails[real]] & manned[self._heads[real]] & ~closed
+        open_links = np.concatenate([open_links, manned[[end.pool for end in self._store_ends]]])
         fixed = machines.astype(np.float64)
         made = self._generate(subproblem, fixed, fixed, open_links, FLOWS_TOLERANCE, budget)
         options = len(network.options)
@@ -153,8 +178,11 @@ class TreeColumns:
                 f"no distribution trees found in {budget.work_max:.0f} units of work",
                 hint="plan for fewer destinations at a time, or search longer with --effort",
             )
-        used = [(tree, float(gbps)) for tree, gbps in zip(made.trees, rates, strict=True)]
-        trees = tuple((tree, gbps) for tree, gbps in used if gbps > RATE_MIN_RELATIVE * rate)
+        used: dict[Tree, float] = {}
+        for tree, gbps in zip(made.trees, rates, strict=True):
+            hops = frozenset(edge for edge in tree if self._position[edge] < self._real)
+            used[hops] = used.get(hops, 0.0) + float(gbps)
+        trees = tuple((tree, gbps) for tree, gbps in used.items() if gbps > RATE_MIN_RELATIVE * rate)
         scale = 1.0 if subproblem.maximise_rate else COST_SCALE
         duals = dict(zip(self._row_names(), made.duals / scale, strict=False))
         *_, rate_dual, ceiling_dual = made.duals / scale
@@ -174,20 +202,19 @@ class TreeColumns:
         low = machines.astype(np.float64)
         high = np.minimum(low + spare, np.maximum(self._machines_max(), low))
         made = self._generate(subproblem, low, high, every, BOUND_TOLERANCE, budget)
-        if not np.isfinite(made.least_weight) or made.least_weight <= 0.0:
+        found = self._cheapest(self._with_store_links(made.weights[: self._real]), every, budget)
+        if found is None or found[0] <= 0.0:
             return None
-        weights: FloatArray = np.minimum(made.weights / made.least_weight, 1.0)
+        weights: FloatArray = np.minimum(made.weights[: self._real] / found[0], 1.0)
         return weights
 
     def _machines_max(self) -> FloatArray:
         network = self._network
-        most: FloatArray = network.machines_max[network.region_of_option].astype(np.float64)
+        most: FloatArray = network.machines_max[network.pool_of_option].astype(np.float64)
         return most
 
     def _row_names(self) -> list[str]:
-        region = self._network.regions
-        writes = [f"object-store write rate at {region[v]}" for v in self._sinks]
-        return [*self._rows.names, f"object-store read rate at {region[self._source]}", *writes]
+        return [*self._rows.names, *(end.row for end in self._store_ends)]
 
     def _generate(
         self,
@@ -234,24 +261,26 @@ class TreeColumns:
         return _Generated(tuple(trees), values, np.array(highs.getSolution().row_dual), bound, complete, weights, least)
 
     def _cheapest(self, weights: FloatArray, usable: BoolArray, budget: WorkBudget) -> tuple[float, Tree] | None:
-        """Return the tree of least weight over usable links, among the regions that these join."""
-        ends = (self._source, *self._sinks)
+        """Return the tree of least weight over usable links, among the pools and stores that these join."""
         links = np.flatnonzero(usable)
-        regions = np.unique(np.concatenate([self._tails[links], self._heads[links], ends]))
-        place = np.full(len(self._network.regions), -1)
-        place[regions] = np.arange(len(regions))
-        matrix = np.full((len(regions),) * 2, np.inf)
+        ends = [len(self._network.regions) + number for number in range(1 + len(self._sinks))]
+        pools = np.unique(np.concatenate([self._tails[links], self._heads[links], ends]))
+        place = np.full(ends[-1] + 1, -1)
+        place[pools] = np.arange(len(pools))
+        matrix = np.full((len(pools),) * 2, np.inf)
         matrix[place[self._tails[links]], place[self._heads[links]]] = weights[links]
-        budget.count_tree(len(regions), len(self._sinks))
-        found = cheapest_tree(matrix, int(place[self._source]), tuple(int(place[v]) for v in self._sinks))
+        budget.count_tree(len(pools), len(self._sinks))
+        root, *sinks = (int(place[v]) for v in ends)
+        found = cheapest_tree(matrix, root, tuple(sinks))
         if found is None:
             return None
-        return found[0], frozenset((int(regions[u]), int(regions[v])) for u, v in found[1])
+        return found[0], frozenset((int(pools[u]), int(pools[v])) for u, v in found[1])
 
     def _rate_most(self, subproblem: Subproblem) -> float:
         """Return an upper bound on the rate: the egress of all machines allowed at the source."""
-        caps = [o.egress_gbps for o in self._network.options if o.region_index == self._source]
-        return min(subproblem.rate_max_gbps, max(caps, default=0.0) * float(self._network.machines_max[self._source]))
+        caps = [o.egress_gbps for o in self._network.options if o.pool in self._sources]
+        most = float(self._network.machines_max[self._sources[0]])
+        return min(subproblem.rate_max_gbps, max(caps, default=0.0) * most)
 
     def _master(self, subproblem: Subproblem, low: FloatArray, high: FloatArray) -> Any:
         """Build rows for the machines, stores, rate and ceiling, and columns for the machines."""
@@ -265,18 +294,17 @@ class TreeColumns:
         for least, most in zip(self._rows.lower, self._rows.upper, strict=True):
             highs.addRow(max(float(least), -inf), float(most), 0, [], [])
         first_store = len(self._rows.names)
-        ends = (self._source, *self._sinks)
-        for _ in ends:
+        for _ in self._store_ends:
             highs.addRow(-inf, 0.0, 0, [], [])
         highs.addRow(subproblem.rate_min_gbps, subproblem.rate_max_gbps, 0, [], [])
         highs.addRow(-inf, 0.0, 0, [], [])
-        ceiling_row = first_store + len(ends) + 1
+        ceiling_row = self._rate_row + 1
         for k, option in enumerate(network.options):
-            mine = np.flatnonzero(self._rows.column == len(self._tails) + k)
+            mine = np.flatnonzero(self._rows.column == self._real + k)
             rows, values = list(self._rows.row[mine]), list(self._rows.value[mine])
-            for number, region in enumerate(ends):
-                rate = option.read_gbps if number == 0 else option.write_gbps
-                if region == option.region_index:
+            for number, end in enumerate(self._store_ends):
+                rate = option.read_gbps if end.reads else option.write_gbps
+                if end.pool == option.pool:
                     rows.append(first_store + number)
                     values.append(-min(rate, 1e4))
             usd_per_s = option.usd_per_s * subproblem.machine_factor
@@ -287,7 +315,7 @@ class TreeColumns:
             highs.addCol(
                 cost, float(low[k]), float(high[k]), len(rows), np.array(rows, dtype=np.int32), np.array(values)
             )
-        rate_row = np.array([first_store + len(ends)], dtype=np.int32)
+        rate_row = np.array([self._rate_row], dtype=np.int32)
         highs.addCol(MISSING_RATE_USD * COST_SCALE, 0.0, inf, 1, rate_row, np.ones(1))
         over = np.array([ceiling_row], dtype=np.int32)
         highs.addCol(MISSING_RATE_USD * COST_SCALE, 0.0, inf, 1, over, -np.ones(1))
@@ -302,20 +330,17 @@ class TreeColumns:
             for at in range(self._link_start[e], self._link_start[e + 1]):
                 row = int(self._link_rows[at])
                 coefficients[row] = coefficients.get(row, 0.0) + float(self._link_values[at])
-        for row in self._rate_rows():
-            coefficients[row] = 1.0
+        coefficients[self._rate_row] = 1.0
         if subproblem.ceiling_usd_per_gbit is not None:
-            coefficients[len(self._rows.names) + len(self._sinks) + 2] = (
-                usd_per_s - subproblem.ceiling_usd_per_gbit
-            ) * COST_SCALE
+            coefficients[self._rate_row + 1] = (usd_per_s - subproblem.ceiling_usd_per_gbit) * COST_SCALE
         cost = -1.0 if subproblem.maximise_rate else (usd_per_s - subproblem.usd_per_gbit) * COST_SCALE
         rows = np.array(list(coefficients), dtype=np.int32)
         highs.addCol(cost, 0.0, highspy.kHighsInf, len(rows), rows, np.array(list(coefficients.values())))
 
-    def _rate_rows(self) -> range:
-        """Return the rows of stores and rate, in which every tree counts once."""
-        first_store = len(self._rows.names)
-        return range(first_store, first_store + len(self._sinks) + 2)
+    @property
+    def _rate_row(self) -> int:
+        """Row of the rate, in which every tree counts once; that of the ceiling is next."""
+        return len(self._rows.names) + len(self._store_ends)
 
     def _weights(self, duals: FloatArray, subproblem: Subproblem) -> FloatArray:
         """Return the cost of a tree's use of each link: at least zero, as no dual of a capacity row is positive."""
@@ -329,7 +354,7 @@ class TreeColumns:
     def _constant(self, duals: FloatArray, subproblem: Subproblem) -> float:
         """Return the part of a tree's reduced cost that does not depend on its links."""
         constant = -1.0 if subproblem.maximise_rate else (self._usd_per_gbit - subproblem.usd_per_gbit) * COST_SCALE
-        constant -= float(duals[self._rate_rows()].sum())
+        constant -= float(duals[self._rate_row])
         if subproblem.ceiling_usd_per_gbit is not None:
             above = subproblem.ceiling_usd_per_gbit - self._usd_per_gbit
             constant -= self._ceiling_dual(duals, subproblem) * above * COST_SCALE
@@ -338,7 +363,22 @@ class TreeColumns:
     def _ceiling_dual(self, duals: FloatArray, subproblem: Subproblem) -> float:
         if subproblem.ceiling_usd_per_gbit is None:
             return 0.0
-        return max(0.0, -float(duals[len(self._rows.names) + len(self._sinks) + 2]))
+        return max(0.0, -float(duals[self._rate_row + 1]))
+
+
+def _store_ends(network: FlowNetwork, source: int, sinks: Sequence[int]) -> tuple[_StoreEnd, ...]:
+    """Return the links between stores and pools. The stores are numbered after the pools, that of the source first."""
+    first = len(network.regions)
+    found = [
+        _StoreEnd((first, pool), pool, True, f"object-store read rate at {pool_name(network, pool)}")
+        for pool in network.pools_of(source)
+    ]
+    for number, sink in enumerate(sinks, first + 1):
+        found += [
+            _StoreEnd((pool, number), pool, False, f"object-store write rate at {pool_name(network, pool)}")
+            for pool in network.pools_of(sink)
+        ]
+    return tuple(found)
 
 
 def _unscaled(objective: float, subproblem: Subproblem) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tradewind.model.overlay import DistributionTree, MulticastOverlay
+from tradewind.model.overlay import DistributionTree, MulticastOverlay, Pool
 from tradewind.model.region import Region
 from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume
 from tradewind.render.words import COLUMNS, figure_lines, machine_lines, share_bar, wrapped
@@ -35,7 +35,8 @@ def tree_lines(plan: MulticastOverlay, columns: int = COLUMNS) -> list[str]:
             f"    {share_bar(tree.share)} {format_gbps(tree.gbps):>12}",
             f"      {_marked(plan, tree, plan.source)}",
         ]
-        lines += _branches(plan, tree, plan.source, "      ")
+        starts = dict.fromkeys(start for start, _ in tree.pooled_hops if start[0] == plan.source)
+        lines += _branches(plan, tree, tuple(starts), "      ")
     others = plan.trees[TREES_SHOWN_MAX:]
     if others:
         count = f"{len(others)} more tree{'s' if len(others) > 1 else ''}"
@@ -43,14 +44,15 @@ def tree_lines(plan: MulticastOverlay, columns: int = COLUMNS) -> list[str]:
     return [*lines, *machine_lines(plan, columns)]
 
 
-def _branches(plan: MulticastOverlay, tree: DistributionTree, at: Region, indent: str) -> Iterator[str]:
-    """Yield the part of a tree below a region, one region per line."""
-    connections = {(e.src, e.dst): e.connections for e in plan.edges}
-    onward = [dst for src, dst in tree.hops if src == at]
-    for number, dst in enumerate(onward):
+def _branches(plan: MulticastOverlay, tree: DistributionTree, at: Sequence[Pool], indent: str) -> Iterator[str]:
+    """Yield the part of a tree below the machines of a region, one region per line."""
+    connections = {(e.src, e.network_tier, e.dst): e.connections for e in plan.edges}
+    onward = [(start, end) for start, end in tree.pooled_hops if start in at]
+    for number, ((src, tier), end) in enumerate(onward):
         last = number == len(onward) - 1
-        yield f"{indent}{'└' if last else '├'}─{connections[at, dst]}→ {_marked(plan, tree, dst)}"
-        yield from _branches(plan, tree, dst, indent + ("   " if last else "│  "))
+        hop = f"{'└' if last else '├'}─{connections[src, tier, end[0]]}→ {_marked(plan, tree, end[0])}"
+        yield f"{indent}{hop}{' (standard tier)' if tier == 'standard' else ''}"
+        yield from _branches(plan, tree, (end,), indent + ("   " if last else "│  "))
 
 
 def _marked(plan: MulticastOverlay, tree: DistributionTree, region: Region) -> str:

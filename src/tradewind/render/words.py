@@ -110,13 +110,11 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
 def _route_lines(plan: UnicastOverlay, route: OverlayRoute, columns: int) -> Iterator[str]:
     """Yield share, rate and path of a route; a long path continues on the next line."""
     connections = {(e.src, e.dst, e.network_tier): e.connections for e in plan.edges}
-    tier = route.network_tier
     line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
     indent = len(line)
     line += str(route.regions[0])
-    for src, dst in itertools.pairwise(route.regions):
+    for src, dst, tier in zip(route.regions, route.regions[1:], route.tiers, strict=False):
         hop = f" ─{connections[src, dst, tier]}→ {dst}{' (standard tier)' if tier == 'standard' else ''}"
-        tier = None  # All other regions have one network tier.
         if len(line) + len(hop) > columns:
             yield line
             line = " " * indent + hop
@@ -163,9 +161,8 @@ def _network_tier_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[s
     if not (plan.standard_at or plan.mixed_at):
         return []
     lines = ["", "  network tiers"]
-    tier_at = {machines.region: machines.network_tier for machines in plan.machines}
     for edge in plan.edges:
-        known, tier = plan.known_to(catalog, edge), edge.network_tier or tier_at.get(edge.src)
+        known, tier = plan.known_to(catalog, edge), plan.network_tier_of(edge)
         if tier is None or edge.src.provider == edge.dst.provider:
             continue
         name = f" ({known.standard_tiers[edge.src.provider].name})" if tier == "standard" else ""

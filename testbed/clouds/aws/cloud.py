@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -12,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.clouds.aws import metadata
+from testbed.clouds.aws.metadata import ADDRESS
 from testbed.clouds.booter import Booter
-from testbed.clouds.lan import Lan
+from testbed.clouds.lan import Lan, Place
 from testbed.clouds.programs import program_server, program_source
 from testbed.servers.install import python_environment
 from testbed.servers.moto import VERSION
@@ -28,17 +33,49 @@ KEYS = {"AWS_ACCESS_KEY_ID": "root", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REG
 _PROGRAM = str(Path(__file__).with_name("moto_ec2.py"))
 #: A program for instances that do not boot.
 NO_PROGRAM = ProgramSource("x86_64", "http://198.51.100.9/gateway", "0" * 64)
+NOTICE = datetime.timedelta(minutes=2)
 #: Interval at which new instances are looked for.
 LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
 class Boots:
-    """Parts that boot instances: the booter, the gateway program, and this host's address in the machines' network."""
+    """Parts that boot instances: the booter, the gateway program, and this host's address in the machines' network.
+
+    `notices` is the folder of the metadata service, if there is one.
+    """
 
     booter: Booter
     source: ProgramSource
     address: str
+    notices: Path | None = None
+
+
+class InstanceNetwork(Lan):
+    """A private network whose machines reach the metadata service at Amazon's address."""
+
+    def attach(self, place: Place, pid: int) -> None:
+        """Join a machine to the network and to the metadata service."""
+        super().attach(place, pid)
+        _ip(f"/proc/{pid}/ns/net", "route", "add", ADDRESS, "dev", "eth0")
+
+    @contextmanager
+    def metadata(self, folder: Path) -> Iterator[Path]:
+        """Run the metadata service; yield the folder of its notices."""
+        notices = folder / "notices"
+        notices.mkdir(parents=True)
+        _ip(self.netns, "address", "add", ADDRESS, "dev", "lan")
+        _ip(self.netns, "route", "add", f"{self.prefix}0/24", "dev", "lan")
+        program = ["nsenter", f"--net={self.netns}", sys.executable, "-I", metadata.__file__, str(notices)]
+        process = spawn(program, folder)
+        try:
+            yield notices
+        finally:
+            stop_group(process)
+
+
+def _ip(netns: str, *words: str) -> None:
+    subprocess.run(["nsenter", f"--net={netns}", "ip", *words], check=True)
 
 
 class AwsCloud:
@@ -110,6 +147,13 @@ class AwsCloud:
     def end(self, instance_id: str) -> None:
         """End an instance as its own shutdown would."""
         self._ask("PUT", f"instances/{instance_id}", {"state": "terminated"})
+
+    def reclaim(self, address: str) -> None:
+        """Announce to an instance, by its address, that Amazon takes it back in two minutes."""
+        assert self.boots is not None and self.boots.notices is not None
+        at = datetime.datetime.now(datetime.timezone.utc) + NOTICE
+        notice = {"action": "terminate", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        (self.boots.notices / address).write_text(json.dumps(notice), encoding="utf-8")
 
     def enforce_policies(self, calls: float = 0) -> None:
         """Check signatures and policies after so many further calls; infinity ends that."""
@@ -183,9 +227,10 @@ def aws_cloud(folder: Path, binary: str) -> Iterator[AwsCloud]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (
-        Lan() as lan,
+        InstanceNetwork() as lan,
+        lan.metadata(folder / "metadata") as notices,
         program_server(lan.address, binary, folder / "programs") as url,
         Booter(lan, folder / "machines") as booter,
-        aws_api(Boots(booter, program_source(url, binary), lan.address)) as cloud,
+        aws_api(Boots(booter, program_source(url, binary), lan.address, notices)) as cloud,
     ):
         yield cloud
