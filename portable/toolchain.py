@@ -26,6 +26,15 @@ CARGO_ZIGBUILD = "cargo-zigbuild==0.24.0"
 RUST_PACKAGES = ("rustc-web", "libstd-rust-web-dev", "rust-web-src")
 #: Between the flags in CARGO_ENCODED_RUSTFLAGS, so that they may contain spaces.
 FLAG_SEPARATOR = "\x1f"
+#: Parts of SQLite that the journal does not use: search in texts, trees of rectangles, and extensions as files.
+SQLITE_FLAGS = (
+    "-USQLITE_ENABLE_DBSTAT_VTAB",
+    "-USQLITE_ENABLE_FTS3",
+    "-USQLITE_ENABLE_FTS3_PARENTHESIS",
+    "-USQLITE_ENABLE_FTS5",
+    "-USQLITE_ENABLE_RTREE",
+    "-USQLITE_SOUNDEX",
+)
 #: Output lines of a failed command that are shown.
 LINES_SHOWN = 15
 
@@ -82,6 +91,7 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     # Messages of panics name source files. The program should not say where it was built.
     flags += [f"--remap-path-prefix={folder}={name}" for folder, name in _renamed_folders().items()]
     environment["CARGO_ENCODED_RUSTFLAGS"] = FLAG_SEPARATOR.join(flags)
+    environment["LIBSQLITE3_FLAGS"] = " ".join(SQLITE_FLAGS)
     return environment
 
 

@@ -12,7 +12,10 @@ from zipfile import ZipFile
 import pytest
 
 from portable.static import PROCESSORS, PROGRAMS, ROOT
+from portable.toolchain import BuildError, emulator
 from portable.wheel import build_wheel, tag_of
+from testbed.foreign import INSIDE, foreign_command, foreign_root
+from testbed.servers import InstallError
 from tradewind._version import __version__
 
 HERE = os.uname().machine
@@ -20,6 +23,9 @@ DIST = ROOT / "dist"
 INSTALL_S, WAIT_S = 300, 120
 #: The demo's least volume with which a transfer lasts long enough for a relay to be killed during it.
 FILES, FILE_BYTES = 20, 25_000_000
+EMULATED_FILE_BYTES = 1_000_000
+#: The C library of Debian 12, the oldest with all that the test needs, is version 2.36.
+GLIBC_MINOR = 36
 
 
 @pytest.fixture
@@ -113,6 +119,59 @@ def test_a_machine_without_rust_and_compiler_installs_copies_and_survives_the_de
     shown = run("tradewind", "demo", "--local", "--tree", tree, "--size", f"{FILES * FILE_BYTES // 10**6}MB")
     assert "is killed. The other route takes over" in shown
     assert "files are identical, and there is no extra file" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", [processor for processor in PROCESSORS if processor != HERE])
+def test_the_wheel_of_another_processor_installs_plans_and_copies_under_emulation(
+    processor: str, tmp_path: Path
+) -> None:
+    """Python, pip, NumPy, HiGHS and both programs are those of the other processor."""
+    _built(processor)
+    try:
+        qemu, root = emulator(processor), foreign_root(processor)
+    except (BuildError, InstallError) as error:
+        pytest.skip(str(error))
+    (python,) = (path.name for path in (root / "usr" / "bin").glob("python3.?*") if path.name[8:].isdigit())
+    environment = {"PATH": f"{os.defpath}:/usr/sbin", "HOME": INSIDE, "TMPDIR": INSIDE}
+
+    def run(program: str, *words: str, seconds: int = WAIT_S) -> str:
+        command = foreign_command(processor, qemu, tmp_path, [program, *words])
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        if "mount: " in done.stderr or "unshare: " in done.stderr:
+            pytest.skip(f"no emulation here: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    assert run(python, "-c", "import os; print(os.uname().machine)").strip() == processor
+    wheel = build_wheel(processor, DIST, tmp_path)
+    _download_dependencies(processor, python.removeprefix("python"), tmp_path)
+    run(python, "-m", "venv", "--without-pip", f"{INSIDE}/venv")
+    # Debian's pip as it is, and nothing compiled beforehand: each takes a minute under emulation.
+    (pip,) = (root / "usr" / "share" / "python-wheels").glob("pip-*.whl")
+    environment["PYTHONPATH"] = f"/{pip.relative_to(root)}"
+    words = ("install", "--quiet", "--no-compile", "--no-index", "--find-links", INSIDE, f"{INSIDE}/{wheel.name}")
+    run(f"{INSIDE}/venv/bin/python", "-m", "pip", *words, seconds=INSTALL_S)
+    del environment["PYTHONPATH"]
+    for program in ("tradewind", *PROGRAMS):
+        assert program in run(f"{INSIDE}/venv/bin/{program}", "--version")
+    shown = run(f"{INSIDE}/venv/bin/tradewind", "plan", "aws:us-east-1", "gcp:us-west4", "--volume", "1TB")
+    assert "aws:us-east-1" in shown
+    (tmp_path / "tree").mkdir()
+    for number in range(FILES):
+        (tmp_path / "tree" / str(number)).write_bytes(os.urandom(EMULATED_FILE_BYTES))
+    shown = run(f"{INSIDE}/venv/bin/tradewind", "cp", "-r", f"{INSIDE}/tree", f"{INSIDE}/copy", "--verify", "read")
+    assert f"proven  {FILES}" in shown
+    assert (tmp_path / "copy" / "7").read_bytes() == (tmp_path / "tree" / "7").read_bytes()
+
+
+def _download_dependencies(processor: str, version: str, folder: Path) -> None:
+    """Download the wheels of tradewind's dependencies for Python `version`, as pip would on that machine."""
+    names = re.findall(r"^dependencies = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0]
+    platforms = [f"--platform=manylinux_2_{minor}_{processor}" for minor in range(17, GLIBC_MINOR + 1)]
+    words = ["download", "--quiet", "--only-binary=:all:", f"--python-version={version}", *platforms]
+    pip = [sys.executable, "-m", "pip", *words, f"--dest={folder}", *re.findall(r'"(.*?)"', names)]
+    subprocess.run(pip, check=True, timeout=INSTALL_S)
 
 
 def _built(processor: str) -> list[Path]:
