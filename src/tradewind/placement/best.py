@@ -7,7 +7,7 @@ import time
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.deadline import CpuDeadline, deadline_in
-from tradewind.placement.diving import dive
+from tradewind.placement.diving import DIVES, dive
 from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
 from tradewind.placement.local_search import improve, ruin_and_recreate
@@ -40,8 +40,6 @@ a better bound."""
 ROUNDED_PART = 0.65
 MOVED_PART = 0.15
 BOUND_PART = 0.9
-CAPACITY_PARTS = ((0.9, 0.55), (0.95, 1.0))
-"""Parts of the capacities with which the relaxation is rounded (see `dive`), and of the time that is left for that."""
 
 
 def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
@@ -103,8 +101,10 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
 def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
     """Return placements near to the relaxation, each after moves: these shorten it most."""
     found = []
-    for capacity_part, time_part in CAPACITY_PARTS:
-        made = dive(by_gain, relaxation, capacity_part, deadline.part(time_part))
+    for how in DIVES:
+        if deadline.is_over:
+            break
+        made = dive(by_gain, relaxation, how, deadline)
         if made is not None:
             improve(by_gain, made, MOVES_MAX)
             found.append(made)
