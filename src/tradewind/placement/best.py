@@ -32,7 +32,7 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 MOVED_MAX = 2
 """Most placements of a kind that are improved by moves."""
-SEARCH_S_MIN = 2.5
+SEARCH_S_MIN = 1.6
 """CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
 RELAXED_PART = 0.35
 """Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
@@ -61,7 +61,7 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     target_s = relaxation.bound_s / (1 - AUTO_GAP)
     if best.total_fct_s <= target_s:
         return Polished(best, min(relaxation.bound_s, best.total_fct_s))
-    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))
+    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART), target_s)
     best = min([best, *rounded], key=lambda assignment: assignment.total_fct_s)
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
     best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
@@ -98,8 +98,11 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
     return known
 
 
-def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
-    """Return placements near to the relaxation, each after moves: these shorten it most."""
+def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline, target_s: float) -> list[Assignment]:
+    """Return placements near to the relaxation, each after moves: these shorten it most.
+
+    Ends at the deadline, or with a placement whose total is at most `target_s`.
+    """
     found = []
     for how in DIVES:
         if deadline.is_over:
@@ -108,4 +111,6 @@ def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline
         if made is not None:
             improve(by_gain, made, MOVES_MAX)
             found.append(made)
+            if made.total_fct_s <= target_s:
+                break
     return found

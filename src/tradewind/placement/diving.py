@@ -60,18 +60,16 @@ DIVES = tuple(
 
 
 def dive(by_gain: Preferences, relaxation: Relaxation, how: Dive, deadline: CpuDeadline) -> Assignment | None:
-    """Return a placement near to the relaxation; None if the rounded instances carry nothing.
+    """Return a placement near to the relaxation; None without time for its instances.
 
     At the deadline, flows that are still divided take the path that carries most of them.
     """
-    if relaxation.duals is None:
-        return None
     paths = by_gain.paths
     regions = tuple(
         replace(region, capacity_mbps=region.capacity_mbps * how.capacity_part) for region in paths.problem.regions
     )
     smaller = replace(paths, problem=replace(paths.problem, regions=regions))
-    columns = _cheapest(smaller, relaxation.duals)
+    columns = relaxation.columns if relaxation.duals is None else _cheapest(smaller, relaxation.duals)
     model = CountModel(smaller, columns, whole=False)
     answer = _with_whole_counts(model, len(regions), deadline)
     if answer is None:
@@ -89,16 +87,23 @@ def _cheapest(paths: Paths, duals: Duals) -> Columns:
 
 
 def _with_whole_counts(model: CountModel, regions: int, deadline: CpuDeadline) -> Fractions | None:
-    """Fix the instances of one region after the other, the one nearest to a whole number first."""
+    """Fix the instances of one region after the other, the one nearest to a whole number first.
+
+    If the budget cannot pay for one more, there is one less.
+    """
     answer = model.fractions(deadline)
     open_regions = set(range(regions))
     while answer is not None and open_regions:
         counts = answer.counts.tolist()
         region = min(open_regions, key=lambda one: abs(counts[one] - round(counts[one])))
+        open_regions.discard(region)
         count = float(round(counts[region]))
         model.set_counts(region, count, count)
-        open_regions.discard(region)
-        if abs(counts[region] - count) > WHOLE:
+        if abs(counts[region] - count) <= WHOLE:
+            continue
+        answer = model.fractions(deadline)
+        if answer is None and count > counts[region]:
+            model.set_counts(region, count - 1, count - 1)
             answer = model.fractions(deadline)
     return answer
 

@@ -137,29 +137,26 @@ class _Search:
         If regions have no room, these are the flows that make room there. Otherwise they are those that cost enough,
         first those in the regions of the path.
         """
-        instances_of = self.assignment.instances_of
         rate_mbps = float(self.paths.rate_mbps[flow, path])
-        full = self.assignment.without_room(flow, path)
-        if full:
-            near = [
-                other
-                for other in range(len(instances_of))
-                if other != flow and all(self.assignment.makes_room(other, region, rate_mbps) for region in full)
-            ]
-            return sorted(near, key=self._gained_s)[:OTHERS_MAX]
+        others = [other for other, instances in enumerate(self.assignment.instances_of) if instances and other != flow]
+        if full := self.assignment.without_room(flow, path):
+            makes_room = self.assignment.makes_room
+            useful = [other for other in others if all(makes_room(other, region, rate_mbps) for region in full)]
+        else:
+            useful = self._saving(others, flow, path, rate_mbps)
+        wanted = set(self.paths.regions[path])
+        path_of, regions = self.assignment.path_of, self.paths.regions
+        useful.sort(key=lambda other: (wanted.isdisjoint(regions[path_of[other]]), self._gained_s(other)))
+        return useful[:OTHERS_MAX]
+
+    def _saving(self, others: list[int], flow: int, path: int, rate_mbps: float) -> list[int]:
+        """Return those of some flows that may cost as much as the budget lacks for a path that has room."""
         fit = self.assignment.fit(flow, path)
         if fit is None:
             return []
         missing_cents = self.assignment.missing_cents(fit.cents)
         new = dict.fromkeys(self.assignment.new_regions(fit), rate_mbps)
-        near: list[int] = []
-        far: list[int] = []
-        for other, instances in enumerate(instances_of):
-            if other == flow or not instances or self._saved_cents(other, new) < missing_cents:
-                continue
-            joined = any(region in self.paths.regions[path] for region, _ in instances)
-            (near if joined else far).append(other)
-        return (sorted(near, key=self._gained_s) + sorted(far, key=self._gained_s))[:OTHERS_MAX]
+        return [other for other in others if self._saved_cents(other, new) >= missing_cents]
 
     def _gained_s(self, flow: int) -> float:
         """Return what a flow gains on its path."""
