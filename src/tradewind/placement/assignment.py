@@ -65,6 +65,35 @@ class Assignment:
         """Return whether the budget has so much left."""
         return self.spent_cents + cents <= self._budget
 
+    def missing_cents(self, cents: float) -> float:
+        """Return how much of a price the rest of the budget cannot pay."""
+        return max(0.0, self.spent_cents + cents - self._budget)
+
+    def without_room(self, flow: int, path: int) -> list[int]:
+        """Return the regions of a path that have no room for the flow."""
+        rate_mbps = float(self.paths.rate_mbps[flow, path])
+        return [region for region in self.paths.regions[path] if self._room(region, rate_mbps) is None]
+
+    def new_regions(self, fit: Fit) -> list[int]:
+        """Return the regions in which a fit starts a new instance."""
+        return [region for region, number in fit.instances if not self._users_of(region, number)]
+
+    def own_cents(self, flow: int) -> float:
+        """Return what is saved if a flow becomes direct: its traffic, and the instances that only it uses."""
+        cents = float(self.paths.egress_cents[flow, self.path_of[flow]])
+        for region, number in self.instances_of[flow]:
+            if self._users[region][number] == 1:
+                cents += self._setup[region]
+        return cents
+
+    def makes_room(self, flow: int, region: int, rate_mbps: float) -> bool:
+        """Return whether the flow's instance in a region has room for a rate if the flow leaves it."""
+        for its_region, number in self.instances_of[flow]:
+            if its_region == region:
+                own_mbps = float(self.paths.rate_mbps[flow, self.path_of[flow]])
+                return self._loads[region][number] - own_mbps + rate_mbps <= self._capacity[region]
+        return False
+
     def place(self, flow: int, path: int, fit: Fit) -> None:
         """Let a flow that is direct take a path, as `fit` returned for it."""
         rate_mbps = float(self.paths.rate_mbps[flow, path])
@@ -149,6 +178,10 @@ class Assignment:
             for number, users in enumerate(of_region)
             if users
         }
+
+    def _users_of(self, region: int, number: int) -> int:
+        users = self._users[region]
+        return users[number] if number < len(users) else 0
 
     def _room(self, region: int, rate_mbps: float) -> int | None:
         """Return the first instance in use with room, else a new one; None if there is neither."""

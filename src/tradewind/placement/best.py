@@ -7,7 +7,7 @@ import time
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.deadline import CpuDeadline, deadline_in
-from tradewind.placement.diving import dive
+from tradewind.placement.diving import DIVES, dive
 from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
 from tradewind.placement.local_search import improve, ruin_and_recreate
@@ -32,7 +32,7 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 MOVED_MAX = 2
 """Most placements of a kind that are improved by moves."""
-SEARCH_S_MIN = 2.5
+SEARCH_S_MIN = 1.6
 """CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
 RELAXED_PART = 0.35
 """Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
@@ -40,8 +40,6 @@ a better bound."""
 ROUNDED_PART = 0.65
 MOVED_PART = 0.15
 BOUND_PART = 0.9
-CAPACITY_PARTS = ((0.9, 0.55), (0.95, 1.0))
-"""Parts of the capacities with which the relaxation is rounded (see `dive`), and of the time that is left for that."""
 
 
 def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
@@ -63,7 +61,7 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     target_s = relaxation.bound_s / (1 - AUTO_GAP)
     if best.total_fct_s <= target_s:
         return Polished(best, min(relaxation.bound_s, best.total_fct_s))
-    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))
+    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART), target_s)
     best = min([best, *rounded], key=lambda assignment: assignment.total_fct_s)
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
     best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
@@ -100,12 +98,19 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
     return known
 
 
-def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
-    """Return placements near to the relaxation, each after moves: these shorten it most."""
+def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline, target_s: float) -> list[Assignment]:
+    """Return placements near to the relaxation, each after moves: these shorten it most.
+
+    Ends at the deadline, or with a placement whose total is at most `target_s`.
+    """
     found = []
-    for capacity_part, time_part in CAPACITY_PARTS:
-        made = dive(by_gain, relaxation, capacity_part, deadline.part(time_part))
+    for how in DIVES:
+        if deadline.is_over:
+            break
+        made = dive(by_gain, relaxation, how, deadline)
         if made is not None:
             improve(by_gain, made, MOVES_MAX)
             found.append(made)
+            if made.total_fct_s <= target_s:
+                break
     return found

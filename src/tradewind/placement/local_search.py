@@ -6,11 +6,12 @@ Where no move helps any more, some flows are made direct and placed again, and t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from tradewind.placement.assignment import Assignment, Fit
 from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
+from tradewind.placement.packing import FITS
 from tradewind.placement.paths import DIRECT
 
 __all__ = ["improve", "ruin_and_recreate"]
@@ -28,9 +29,6 @@ INSTANCES_PART = 0.5
 """Part of the attempts that empty an instance."""
 MOVES_AFTER_RUIN = 200
 """Most moves that are tried after flows were placed again."""
-
-#: A flow, its path before a move, and what `Assignment.place` needs to restore it.
-Undo = tuple[int, int, Fit]
 
 
 def improve(preferences: Preferences, assignment: Assignment, moves_max: int) -> None:
@@ -103,6 +101,7 @@ class _Search:
     def __init__(self, preferences: Preferences, assignment: Assignment, moves_max: int) -> None:
         self.paths, self.assignment, self.left = assignment.paths, assignment, moves_max
         self.fct_s = self.paths.fct_s
+        self.setup_cents = [region.setup_cents for region in self.paths.problem.regions]
         self.best_paths = [preferences.best(flow, PATHS_MAX) for flow in range(len(self.fct_s))]
 
     def pass_over_flows(self) -> bool:
@@ -118,36 +117,66 @@ class _Search:
     def _improved(self, flow: int) -> bool:
         """Give a flow a better path, whatever it costs another one, if both together gain."""
         now_s = float(self.fct_s[flow, self.assignment.path_of[flow]])
+        before = self.assignment.release(flow)
         for path in self.best_paths[flow]:
             gain_s = now_s - float(self.fct_s[flow, path])
             if gain_s <= SHORTER_S:
                 continue
             for other in self._in_the_way(flow, path):
-                if self.left <= 0:
-                    return False
                 self.left -= 1
+                if self.left < 0:
+                    break
                 if self._exchanged(flow, path, other, gain_s):
                     return True
+        self.assignment.place(flow, *before)
         return False
 
-    def _in_the_way(self, flow: int, path: int) -> Iterator[int]:
-        """Yield flows in the regions of a path, then those that cost most for what they gain."""
-        path_of, instances_of = self.assignment.path_of, self.assignment.instances_of
+    def _in_the_way(self, flow: int, path: int) -> list[int]:
+        """Return flows that may make room or money for a direct flow on a path, those that gain least first.
+
+        If regions have no room, these are the flows that make room there. Otherwise they are those that cost enough,
+        first those in the regions of the path.
+        """
+        rate_mbps = float(self.paths.rate_mbps[flow, path])
+        others = [other for other, instances in enumerate(self.assignment.instances_of) if instances and other != flow]
+        if full := self.assignment.without_room(flow, path):
+            makes_room = self.assignment.makes_room
+            useful = [other for other in others if all(makes_room(other, region, rate_mbps) for region in full)]
+        else:
+            useful = self._saving(others, flow, path, rate_mbps)
         wanted = set(self.paths.regions[path])
-        near = [
-            other
-            for other, instances in enumerate(instances_of)
-            if other != flow and any(region in wanted for region, _ in instances)
-        ]
-        near.sort(key=lambda other: float(self.fct_s[other, DIRECT] - self.fct_s[other, path_of[other]]))
-        far = [other for other in range(len(path_of)) if other != flow and path_of[other] and other not in set(near)]
-        far.sort(key=lambda other: float(self.fct_s[other, DIRECT] - self.fct_s[other, path_of[other]]))
-        yield from (near + far)[:OTHERS_MAX]
+        path_of, regions = self.assignment.path_of, self.paths.regions
+        useful.sort(key=lambda other: (wanted.isdisjoint(regions[path_of[other]]), self._gained_s(other)))
+        return useful[:OTHERS_MAX]
+
+    def _saving(self, others: list[int], flow: int, path: int, rate_mbps: float) -> list[int]:
+        """Return those of some flows that may cost as much as the budget lacks for a path that has room."""
+        fit = self.assignment.fit(flow, path)
+        if fit is None:
+            return []
+        missing_cents = self.assignment.missing_cents(fit.cents)
+        new = dict.fromkeys(self.assignment.new_regions(fit), rate_mbps)
+        return [other for other in others if self._saved_cents(other, new) >= missing_cents]
+
+    def _gained_s(self, flow: int) -> float:
+        """Return what a flow gains on its path."""
+        return float(self.fct_s[flow, DIRECT] - self.fct_s[flow, self.assignment.path_of[flow]])
+
+    def _saved_cents(self, flow: int, new: Mapping[int, float]) -> float:
+        """Return the most that is saved if a flow leaves its path.
+
+        `new` has the regions in which another flow would need a new instance, and its rate: it may take over a place.
+        """
+        cents = self.assignment.own_cents(flow)
+        for region, rate_mbps in new.items():
+            if self.assignment.makes_room(flow, region, rate_mbps):
+                cents += self.setup_cents[region]
+        return cents * FITS
 
     def _exchanged(self, flow: int, path: int, other: int, gain_s: float) -> bool:
-        """Let a flow take a path, and another one its best path after that. Undone unless both together gain."""
-        undo: list[Undo] = [(other, *self.assignment.release(other)), (flow, *self.assignment.release(flow))]
-        before_s = float(self.fct_s[other, undo[0][1]])
+        """Let a direct flow take a path, and another one its best path after that. Undone unless both together gain."""
+        before_s = float(self.fct_s[other, self.assignment.path_of[other]])
+        before = self.assignment.release(other)
         fit = self.assignment.fit(flow, path)
         if fit is not None and self.assignment.affords(fit.cents):
             self.assignment.place(flow, path, fit)
@@ -157,8 +186,7 @@ class _Search:
                     self.assignment.place(other, after[0], after[1])
                 return True
             self.assignment.release(flow)
-        for one, its_path, its_fit in reversed(undo):
-            self.assignment.place(one, its_path, its_fit)
+        self.assignment.place(other, *before)
         return False
 
     def _best_path(self, flow: int, most_s: float) -> tuple[int, Fit | None] | None:

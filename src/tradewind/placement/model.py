@@ -34,7 +34,7 @@ PACKINGS = (1, 2, 3, 4, 5)
 #: A rate nearer than this to a fraction of a capacity is that fraction.
 SAME = 1e-9
 
-__all__ = ["Columns", "CountModel", "Cut", "Duals", "Relaxed", "columns_of", "lagrangian_bound", "priced"]
+__all__ = ["Columns", "CountModel", "Cut", "Duals", "Fractions", "Relaxed", "columns_of", "lagrangian_bound", "priced"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,14 +81,23 @@ class Duals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Fractions:
+    """An answer in which flows and instances may be divided."""
+
+    use: FloatArray
+    """Per flow column, 0 to 1."""
+    counts: FloatArray
+    """Instances per region, not whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Relaxed:
     """The answer of the relaxation."""
 
     total_s: float
     use: FloatArray
-    """Per flow column, 0 to 1."""
+    """See `Fractions`."""
     counts: FloatArray
-    """Instances per region, not whole."""
     duals: Duals
 
 
@@ -274,13 +283,20 @@ class CountModel:
         for callback in stop:
             callback.clear()
 
-    def relaxed(self, deadline: CpuDeadline) -> Relaxed | None:
-        """Solve with fractions; None if the deadline is reached first."""
+    def fractions(self, deadline: CpuDeadline) -> Fractions | None:
+        """Solve with fractions; None if there is no answer or the deadline is reached first."""
         self._run(deadline)
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
-        solution = self._highs.getSolution()
-        values, prices = np.array(solution.col_value), np.array(solution.row_dual)
+        values = np.array(self._highs.getSolution().col_value)
+        return Fractions(values[: len(self.columns)], values[len(self.columns) :])
+
+    def relaxed(self, deadline: CpuDeadline) -> Relaxed | None:
+        """Solve with fractions and prices; None if the deadline is reached first."""
+        answer = self.fractions(deadline)
+        if answer is None:
+            return None
+        prices = np.array(self._highs.getSolution().row_dual)
         flows, regions = self._flows, self._regions
         budget_row = flows + (1 + len(PACKINGS)) * regions
         links = np.zeros((flows, regions))
@@ -288,12 +304,7 @@ class CountModel:
             links[flow, region] = max(0.0, -prices[budget_row + 1 + number])
         capacity = np.maximum(0.0, -prices[flows:budget_row]).reshape(1 + len(PACKINGS), regions)
         duals = Duals(max(0.0, -float(prices[budget_row])), capacity, links)
-        return Relaxed(
-            self._highs.getInfo().objective_function_value,
-            values[: len(self.columns)],
-            values[len(self.columns) :],
-            duals,
-        )
+        return Relaxed(self._highs.getInfo().objective_function_value, answer.use, answer.counts, duals)
 
     def bound_s(self, deadline: CpuDeadline) -> float:
         """Return a lower bound of the total, the better the later the deadline; for a model with whole counts."""
@@ -303,6 +314,10 @@ class CountModel:
     def set_counts(self, region: int, least: float, most: float) -> None:
         """Restrict the instances of a region. The next solve starts from the answer of the last one."""
         self._highs.changeColBounds(len(self.columns) + region, least, most)
+
+    def set_use(self, column: int, least: float, most: float) -> None:
+        """Restrict the use of a flow column."""
+        self._highs.changeColBounds(column, least, most)
 
     def whole(
         self, deadline: CpuDeadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
