@@ -10,6 +10,7 @@ from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
+from tradewind.engine.launch_spec import provider_of_guest
 from tradewind.engine.receipt import RunReport, latest_report, receipt_of
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
@@ -19,6 +20,7 @@ from tradewind.fleet.boots import Boot
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
 from tradewind.model.event import Event, ToDelete
+from tradewind.model.guest import Guest
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
@@ -138,12 +140,13 @@ class Job:
         *,
         keep_logs: bool = False,
         provider: Mapping[str, Any] | None = None,
+        guest: Guest | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
-        is given. Its sky is started if it is not running.
+        is given. Its sky is started if it is not running. A guest reaches this machine at the address in `guest`.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
@@ -154,6 +157,7 @@ class Job:
         """
         record = self.require_resumable()
         self._close()
+        provider = provider if guest is None else provider_of_guest(guest)
         with ExitStack() as stack:
             if provider is None:
                 provider = stack.enter_context(provider_again(record, self._control.store.state_dir))
