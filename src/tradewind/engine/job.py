@@ -12,6 +12,7 @@ from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
 from tradewind.engine.launch_spec import provider_of_guest
 from tradewind.engine.receipt import RunReport, latest_report, receipt_of
+from tradewind.engine.recorded_bytes import recorded_bytes
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
 from tradewind.engine.skies import provider_again
@@ -69,6 +70,11 @@ class Job:
     def record(self) -> JobRecord:
         """The job's record, with its cost until now. Raises JobNotFound, JobUnreadable."""
         return self._control.job(self.id)
+
+    @property
+    def recorded_bytes(self) -> int | None:
+        """Bytes that no later run sends again, over all runs, by the lead's journal; None if that cannot be read."""
+        return recorded_bytes(self.folder)
 
     @property
     def ledger(self) -> Ledger:

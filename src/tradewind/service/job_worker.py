@@ -98,7 +98,7 @@ class JobWorker:
         error, text = reason if row.error is None else f"{row.error}; {reason}", None
         try:
             found = None if row.engine_job is None else self._engine.job(row.engine_job)
-            text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
+            text = None if found is None else _last_receipt(row, "failed", found)
         except (JobNotFound, JobUnreadable) as unknown:
             # Its runs were charged when they ended. It must not stop the scheduling of all other jobs.
             _LOG.warning("job %s has no receipt: %s", row.id, unknown)
@@ -204,7 +204,7 @@ class JobWorker:
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
-        text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
+        text = None if found is None else _last_receipt(row, state, found)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
     def _end_machines(self, row: JobRow, job: Job | None) -> None:
@@ -404,7 +404,12 @@ def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
     if found is None:
         return {}
     moved_bytes = max(row.moved_bytes, found.record.progress.bytes_done)
-    return {"moved_bytes": moved_bytes, "receipt": json.dumps(public_receipt(row, state, found.receipt()))}
+    return {"moved_bytes": moved_bytes, "receipt": _last_receipt(row, state, found)}
+
+
+def _last_receipt(row: JobRow, state: str, found: Job) -> str:
+    """Return the receipt of a run that has ended, by which it is charged."""
+    return json.dumps({**public_receipt(row, state, found.receipt()), "recorded_bytes": found.recorded_bytes})
 
 
 def _space_text(error: TradewindError | OSError) -> str:
