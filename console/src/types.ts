@@ -261,7 +261,8 @@ export interface Ban {
 export interface Schedule {
   id: string;
   request: JobRequest;
-  cron: string;
+  /** Null if only events submit transfers. */
+  cron: string | null;
   time_zone: string;
   overlap: string;
   next_unix_ms: number | null;

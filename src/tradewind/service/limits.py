@@ -84,6 +84,9 @@ WEIGHTS_MAX = 10_000
 BANS_MAX = 1_000
 #: Schedules of one tenant; a further one is answered 409.
 SCHEDULES_PER_TENANT_MAX = 100
+#: Open events of one schedule; a further one is answered 429. Handled ones are kept this long, for their keys [s].
+SCHEDULE_EVENTS_MAX = 1_000
+SCHEDULE_EVENT_KEPT_S = 7 * 86_400.0
 #: Largest priority of a job, and smallest with a minus.
 PRIORITY_MAX = 100
 #: Spans that wait for the collector of `--traces`; beyond it the oldest are dropped.

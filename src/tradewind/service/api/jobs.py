@@ -83,7 +83,8 @@ class EndView(BaseModel):
 class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
-    `eta` is null for a job that has ended, or whose end depends on people or on a store that is down. `routes` is the
+    `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
+    store that is down. `routes` is the
     number of routes between machines in its plan; null on the server's own machine. `compression` and
     `deduplication` are null if they are off.
     """
@@ -271,8 +272,8 @@ def receipt_of(request: Request, row: JobRow) -> dict[str, Any] | None:
 
 def _answers(request: Request, row: JobRow) -> dict[str, Any]:
     """Return why a job waits and when it ends: as the scheduler says now, or as another server's has last written."""
-    if row.state in ENDED or row.state == "paused":
-        return {"eta": None}
+    if row.state in ENDED or row.state == "paused" or (row.state == "running" and row.waiting is not None):
+        return {"eta": None}  # A run that waits needs the host of a user.
     answer = request.app.state.service.runner.scheduling.answer(row.id)
     if answer is None:
         is_known = row.earliest_unix_ms is not None
