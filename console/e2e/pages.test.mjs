@@ -63,7 +63,7 @@ test("a tenant sees open auctions and results, and places and withdraws a bid", 
     const lots = page.getByRole("region", { name: "List of open auctions" });
     await lots.getByRole("row", { name: "a:1>a:2" }).getByText("$0.30").waitFor();
     const bids = page.getByRole("region", { name: "Bids of default" });
-    await bids.getByText("won 0.3 Gbit/s for $0.21").waitFor();
+    await bids.getByText("won 0.3 Gbit/s for $0.21, of which $0.0700 was refunded").waitFor();
     const past = page.getByRole("region", { name: "List of past auctions" });
     await past.getByRole("row", { name: "a:1>a:2" }).getByText("$0.70").waitFor();
     await bids.getByLabel("Rate of the bid").fill("0.25");

@@ -78,6 +78,17 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("button", { name: "Get a quote" }).click();
     await page.getByText("routes: this job rents no machines").first().waitFor();
     await page.getByLabel("Maximum routes").fill("");
+    await page.getByLabel(/^Do not send bytes again/).check();
+    await page.getByText("-d '{").getByText('"deduplication":true').waitFor();
+    await page.getByText(/^tradewind cp .* --dedup on /).waitFor();
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.getByText("deduplication: this job rents no machines").first().waitFor();
+    await page.getByLabel(/^Do not send bytes again/).uncheck();
+    await page.getByLabel("Runs on").selectOption("fleet");
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.getByText("via fleet: the operator rents no machines for jobs").first().waitFor();
+    await page.getByLabel("Runs on").selectOption("here");
+    await page.getByLabel("Activity").fill("archive");
     await page.getByLabel("Compression").selectOption("auto");
     await page.getByLabel("Size of chunks [MiB]").fill("65");
     await page.getByRole("button", { name: "Get a quote" }).click();
@@ -95,6 +106,7 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
     await page.getByRole("region", { name: "Request" }).getByText("8", { exact: true }).waitFor();
     await page.getByRole("region", { name: "Request" }).getByText("8.39 MB").waitFor();
+    await page.getByRole("region", { name: "Request" }).getByText("archive").waitFor();
     await page.getByRole("region", { name: "Progress" }).getByText(/auto: .* sent for /).waitFor();
   });
 });

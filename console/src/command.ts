@@ -1,6 +1,8 @@
 // The same transfer as a command line and as a request of the API.
 
-import type { Compression } from "./types";
+import type { Compression, Via } from "./types";
+
+export const DEFAULT_ACTIVITY = "default";
 
 export interface Draft {
   source: string;
@@ -14,6 +16,12 @@ export interface Draft {
   chunk_bytes: number | null;
   routes: number | null;
   compression: Compression;
+  deduplication: boolean;
+  /** Null: as the service decides. */
+  via: Via | null;
+  max_cost_usd: number | null;
+  max_vms: number | null;
+  activity: string;
 }
 
 /** Return text as one word of a POSIX shell. */
@@ -31,6 +39,10 @@ export function commandLine(draft: Draft): string {
   if (draft.chunk_bytes !== null) words.push("--chunk-size", `${draft.chunk_bytes}B`);
   if (draft.routes !== null) words.push("--routes", `${draft.routes}`);
   if (draft.compression !== "off") words.push("--compress", draft.compression);
+  if (draft.deduplication) words.push("--dedup", "on");
+  if (draft.via !== null) words.push("--via", draft.via === "here" ? "local" : draft.via);
+  if (draft.max_cost_usd !== null) words.push("--max-cost", `${draft.max_cost_usd}USD`);
+  if (draft.max_vms !== null) words.push("--max-vms", `${draft.max_vms}`);
   words.push(quote(draft.source || "SRC"));
   if (draft.destination.length > 1) for (const place of draft.destination) words.push("--to", quote(place));
   else words.push(quote(draft.destination[0] || "DST"));
@@ -53,6 +65,11 @@ export function requestBody(draft: Draft): Record<string, unknown> {
   if (draft.chunk_bytes !== null) body.chunk_bytes = draft.chunk_bytes;
   if (draft.routes !== null) body.routes = draft.routes;
   if (draft.compression !== "off") body.compression = draft.compression;
+  if (draft.deduplication) body.deduplication = true;
+  if (draft.via !== null) body.via = draft.via;
+  if (draft.max_cost_usd !== null) body.max_cost_usd = draft.max_cost_usd;
+  if (draft.max_vms !== null) body.max_vms = draft.max_vms;
+  if (draft.activity !== DEFAULT_ACTIVITY) body.activity = draft.activity;
   return body;
 }
 

@@ -14,10 +14,18 @@ export interface JobRequest {
   stall_s: number;
   priority: number;
   chunk_bytes?: number | null;
-  /** Absent in transfers of earlier versions, as is `compression`. */
+  activity: string;
+  /** Absent in transfers of earlier versions, as are the fields below. */
   routes?: number | null;
   compression?: Compression;
+  deduplication?: boolean;
+  via?: Via | null;
+  max_cost_usd?: number | null;
+  max_vms?: number | null;
 }
+
+export const VIAS = ["auto", "fleet", "here"] as const;
+export type Via = (typeof VIAS)[number];
 
 export const COMPRESSIONS = ["off", "auto", "lz4", "zstd"] as const;
 export type Compression = (typeof COMPRESSIONS)[number] | `zstd:${number}`;
@@ -70,7 +78,14 @@ export interface JobDetail extends Job {
   /** Number of routes between machines; null on the server's own machine. */
   routes: number | null;
   /** Null if it is off. Bytes are sums over all hops. */
-  compression: { codec: string; carried_bytes: number; sent_bytes: number; ratio: number | null } | null;
+  compression: (Savings & { codec: string }) | null;
+  deduplication: Savings | null;
+}
+
+export interface Savings {
+  carried_bytes: number;
+  sent_bytes: number;
+  ratio: number | null;
 }
 
 export interface JobEvent {
@@ -212,6 +227,8 @@ export interface Bid {
   reserved_usd_micros: number;
   won_gbps: number;
   charged_usd_micros: number;
+  /** For bandwidth that the service has withheld; known after the hour. */
+  refunded_usd_micros: number;
 }
 
 /** An auction that is over; without a price it was void. */
@@ -244,7 +261,8 @@ export interface Ban {
 export interface Schedule {
   id: string;
   request: JobRequest;
-  cron: string;
+  /** Null if only events submit transfers. */
+  cron: string | null;
   time_zone: string;
   overlap: string;
   next_unix_ms: number | null;

@@ -54,6 +54,11 @@ class Server:
     def log(self) -> str:
         return self._log.read_text()
 
+    def prepare(self, *options: str) -> None:
+        """Run the command with further options, such as --migrate, to its end."""
+        around = {**os.environ, **self.environment}
+        subprocess.run(self.command(*options), check=True, env=around, stdout=subprocess.DEVNULL)
+
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End the server by a signal, and return its exit code."""
         assert self.process is not None
@@ -94,10 +99,10 @@ def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
     raise AssertionError(f"job {job_id} is {found}, not {states}")
 
 
-def until_waiting_for_another(client: httpx.Client, job_id: str) -> dict[str, Any]:
+def until_waiting_for_another(client: httpx.Client, job_id: str, state: str = "waiting") -> dict[str, Any]:
     """Return the job once it says why it waits."""
     deadline_s = time.monotonic() + WAIT_S
-    while (found := until(client, job_id, "waiting"))["waiting"] is None:
+    while (found := until(client, job_id, state))["waiting"] is None:
         assert time.monotonic() < deadline_s, found
         time.sleep(0.05)
     return found

@@ -58,11 +58,11 @@ def admit(state: Path) -> None:
 
 
 def sell(state: Path) -> None:
-    """Record a bid that won an hour of 2026, and its auction."""
+    """Record a bid that won an hour of 2026, with a refund, and its auction."""
     hour = 490_900
-    won = ("a-" + "0" * 16, "default", "a:1>a:2", hour, 5, 90_000, 1, "won", 0, 3, 210_000)
+    won = ("a-" + "0" * 16, "default", "a:1>a:2", hour, 5, 90_000, 1, "won", 0, 3, 210_000, 70_000)
     names = "id, tenant, link, hour, slices, usd_micros, placed_unix_ms, state, reserved_usd_micros, won_slices, "
-    names += "charged_usd_micros"
+    names += "charged_usd_micros, refunded_usd_micros"
     with closing(sqlite3.connect(state / "service.sqlite", timeout=30)) as database, database:
         database.execute(f"INSERT INTO bids ({names}) VALUES ({', '.join('?' * len(won))})", won)
         columns = "link, hour, slices, usd_micros, cleared_unix_ms"

@@ -63,6 +63,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/schedules"): "jobs:read",
     ("GET", "/v1/schedules/{schedule_id}"): "jobs:read",
     ("DELETE", "/v1/schedules/{schedule_id}"): "jobs:write",
+    ("POST", "/v1/schedules/{schedule_id}/events"): "jobs:write",
     # Each role has this scope: any token will do.
     ("GET", "/v1/me"): "jobs:read",
     ("POST", "/v1/tenants"): "tenants",

@@ -15,6 +15,7 @@ from sqlalchemy import event, insert, update
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
+from tests.service.replicas import owner_of
 from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
 from tradewind.service.budgets import require_room, write_budget
 from tradewind.service.database import ServiceDatabase, database_unix_ms
@@ -66,14 +67,6 @@ def run(server: Server, *options: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, **server.environment},
     )
-
-
-def owner_of(postgres: Postgres, replicas: list[Server], job_id: str) -> Server:
-    """Return the server that works on a job. Its id has its process id."""
-    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"]) as connection:
-        row = connection.execute("SELECT owner FROM jobs WHERE id = %s", (job_id,)).fetchone()
-    assert row is not None
-    return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in row[0])
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])

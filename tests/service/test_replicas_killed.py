@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -19,7 +18,8 @@ import pytest
 from testbed.debian import debian_program
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
-from testbed.servers.process import free_port, spawn, stop_group
+from testbed.servers.process import free_port
+from tests.service.replicas import balanced
 from tests.service.server import Server, do_not_overlap
 
 JOBS = 200
@@ -30,50 +30,31 @@ BYTES = 100_000
 RATE_BYTES_PER_S = 200_000
 KILL_EVERY_S = 1.0
 JOBS_S_MAX = 330.0
-BALANCER = """
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 60s
-  timeout server 60s
-  option redispatch
-  retries 3
-frontend api
-  bind 127.0.0.1:{port}
-  default_backend servers
-backend servers
-  balance roundrobin
-  default-server check inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions
-"""
 
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[tuple[str, list[Server]]]:
     try:
-        haproxy, postgres = debian_program("haproxy"), Postgres()
+        debian_program("haproxy")
+        postgres = Postgres()
     except InstallError as error:
         pytest.skip(str(error))
-    port, ports = free_port(), [free_port() for _ in range(3)]
+    ports = [free_port() for _ in range(3)]
     options = ["--database", postgres.url, "--lease", "3", "--jobs", "4"]
     servers = [
         Server(tmp_path, *options, "--listen", f"127.0.0.1:{one}", log=f"{one}.log", **postgres.environment)
         for one in ports
     ]
-    environment = {**os.environ, **postgres.environment}
-    subprocess.run(servers[0].command("--migrate"), check=True, env=environment, stdout=subprocess.DEVNULL)
-    settings = tmp_path / "haproxy.cfg"
-    lines = [f"  server s{one} 127.0.0.1:{one}" for one in ports]
-    settings.write_text(BALANCER.format(port=port) + "\n".join(lines) + "\n")
-    balancer = spawn([haproxy, "-db", "-f", str(settings)], tmp_path)
+    servers[0].prepare("--migrate")
     try:
         for server in servers:
             server.start()
-        yield f"http://127.0.0.1:{port}", servers
+        with balanced(ports, tmp_path) as url:
+            yield url, servers
     finally:
         for server in servers:
             if server.process is not None:
                 server.kill()
-        stop_group(balancer)
         postgres.close()
 
 

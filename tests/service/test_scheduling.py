@@ -217,6 +217,48 @@ def test_a_schedule_submits_each_time_once(server: Server, admin: httpx.Client) 
     assert wrong.status_code == 422
 
 
+def submitted_jobs(server: Server, name: str) -> list[str]:
+    with closing(sqlite3.connect(server.state / "service.sqlite", timeout=10)) as database:
+        return [row[0] for row in database.execute("SELECT id FROM jobs WHERE schedule = ? ORDER BY id", (name,))]
+
+
+def test_events_submit_the_jobs_of_a_schedule(server: Server, admin: httpx.Client) -> None:
+    job = {"source": str(server.data / "source"), "destination": str(server.data / "event"), "recursive": True, **SLOW}
+    made = admin.post("/v1/schedules", json={"job": job, "overlap": "queue", "count": 2}).json()
+    assert (made["cron"], made["next_unix_ms"]) == (None, None)
+    name = made["id"]
+
+    def happen(key: str) -> httpx.Response:
+        return admin.post(f"/v1/schedules/{name}/events", headers={"Idempotency-Key": key})
+
+    first = happen("object-1")
+    assert first.status_code == 202 and first.json()["open"], first.text
+    deadline_s = time.monotonic() + WAIT_S
+    while happen("object-1").json()["open"] or len(submitted_jobs(server, name)) < 1:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert happen("object-1").json()["at_unix_ms"] == first.json()["at_unix_ms"]
+    for key in ("object-2", "object-3"):
+        happen(key)
+    while happen("object-3").json()["open"]:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert admin.get(f"/v1/schedules/{name}").json()["queued"], "the first job has not ended"
+    (job_id,) = submitted_jobs(server, name)
+    admin.post(f"/v1/jobs/{job_id}/cancel")
+    while len(submitted_jobs(server, name)) < 2:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    admin.post(f"/v1/jobs/{submitted_jobs(server, name)[1]}/cancel")
+    happen("object-4")
+    while "the schedule has ended" not in (admin.get(f"/v1/schedules/{name}").json()["skipped"] or ""):
+        assert time.monotonic() < deadline_s, "its two jobs were submitted"
+        time.sleep(0.05)
+    assert len(submitted_jobs(server, name)) == 2
+    assert admin.delete(f"/v1/schedules/{name}").status_code == 204
+    assert happen("object-5").status_code == 404
+
+
 def test_a_missing_source_uses_no_further_attempts(server: Server, admin: httpx.Client) -> None:
     job_id = submit(admin, "none", server.data / "none", server.data / "x", recursive=True).json()["id"]
     deadline_s = time.monotonic() + WAIT_S

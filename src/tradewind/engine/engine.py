@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tradewind.fleet.given import GivenCredentials
     from tradewind.model.catalog import Catalog
     from tradewind.model.goal import Goal, GoalName
+    from tradewind.model.guest import Guest
     from tradewind.model.network_tier import NetworkTierChoice
     from tradewind.model.sites import Sites
     from tradewind.render.advice import AdviceReport
@@ -435,15 +436,16 @@ class Engine:
         *,
         argv: Sequence[str] = (),
         keep_logs: bool = False,
+        guest: Guest | None = None,
         credentials: GivenCredentials | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Start a proposal of this engine, or by its id one that any process has kept, and return at once.
 
         A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
-        still hold. `argv` is kept in the job's record. With `credentials` the job has these, and none of this machine;
-        they are not kept. `is_to_stop` is called while machines start. If it returns true, they are ended, and this
-        raises Interrupted.
+        still hold; `guest` is its guest, at the present address. `argv` is kept in the job's record. With `credentials`
+        the job has these, and none of this machine; they are not kept. `is_to_stop` is called while machines start. If
+        it returns true, they are ended, and this raises Interrupted.
 
         Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
         GatewayError.
@@ -451,7 +453,7 @@ class Engine:
         if isinstance(proposal, str):
             from tradewind.engine.kept_proposal import proposal_again
 
-            proposal = proposal_again(self.control, proposal)
+            proposal = proposal_again(self.control, proposal, guest)
             self._kept.add(proposal.id)
         elif self._open.pop(proposal.id, None) is None:
             raise UsageError(

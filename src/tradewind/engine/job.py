@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
+from tradewind.engine.recorded_bytes import recorded_bytes
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
 from tradewind.errors import JobFailed, UsageError
@@ -16,6 +17,7 @@ from tradewind.fleet.boots import Boot
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
 from tradewind.model.event import Event, ToDelete
+from tradewind.model.guest import Guest
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
@@ -68,6 +70,11 @@ class Job:
     def record(self) -> JobRecord:
         """The job's record, with its cost until now. Raises JobNotFound, JobUnreadable."""
         return self._control.job(self.id)
+
+    @property
+    def recorded_bytes(self) -> int | None:
+        """Bytes that no later run sends again, over all runs, by the lead's journal; None if that cannot be read."""
+        return recorded_bytes(self.folder)
 
     @property
     def ledger(self) -> Ledger:
@@ -147,12 +154,13 @@ class Job:
         *,
         keep_logs: bool = False,
         provider: Mapping[str, Any] | None = None,
+        guest: Guest | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
-        is given. Its sky is started if it is not running.
+        is given. Its sky is started if it is not running. A guest reaches this machine at the address in `guest`.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
@@ -161,10 +169,12 @@ class Job:
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
         """
+        from tradewind.engine.launch_spec import provider_of_guest
         from tradewind.engine.skies import provider_again
 
         record = self.require_resumable()
         self._close()
+        provider = provider if guest is None else provider_of_guest(guest)
         with ExitStack() as stack:
             if provider is None:
                 provider = stack.enter_context(provider_again(record, self._control.store.state_dir))

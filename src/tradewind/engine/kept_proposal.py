@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tradewind.engine.job_control import JobControl
+from tradewind.engine.launch_spec import guest_launch
 from tradewind.engine.proposal import Proposal, Request
 from tradewind.engine.request import Options, UrlOrPath, place_texts
 from tradewind.engine.skies import provider_up
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
 from tradewind.errors import UsageError
+from tradewind.model.guest import Guest
 from tradewind.model.records import replace
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
@@ -37,8 +39,10 @@ def kept_proposal(proposal: Proposal) -> KeptProposal:
     return KeptProposal(kept, options, proposal.launch, proposal.volume_bytes, proposal.objects, proposal.notes)
 
 
-def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
+def proposal_again(control: JobControl, proposal_id: str, guest: Guest | None = None) -> Proposal:
     """Return a proposal that any process made. Starts its sky if it is not running.
+
+    Its guest reaches this machine at the address in `guest`, which another machine may have proposed.
 
     Raises UsageError if it does not exist, was started, has expired, or its prices have changed; StateError, SkyError.
     """
@@ -51,7 +55,7 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             f"proposal {proposal_id} reads names from standard input, which only the process that made it has",
             hint="write the names to a file",
         )
-    launch = kept.launch
+    launch = kept.launch if guest is None else guest_launch(guest, kept.launch.ceiling_usd)
     if launch.plan_request is not None and (request.sky is not None or request.sites):
         from tradewind.engine.ground import ground_of_sites, prices_now, sky_catalog_of
 

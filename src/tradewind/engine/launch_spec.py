@@ -26,6 +26,7 @@ __all__ = [
     "local_launch",
     "plan_prices",
     "planned_launch",
+    "provider_of_guest",
     "single_launch",
     "stored_launch",
     "topology_launch",
@@ -80,7 +81,12 @@ def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
         lead=start,
     )
     settings = FleetSettings({HOST: f"{guest.host}:0"}, ready_s=GUEST_JOIN_S, led=start == HOST)
-    return LaunchSpec(plan, None, {"kind": "guest", **guest.document()}, settings, ceiling_usd)
+    return LaunchSpec(plan, None, provider_of_guest(guest), settings, ceiling_usd)
+
+
+def provider_of_guest(guest: Guest) -> dict[str, Any]:
+    """Return the document of the provider of a job with a guest."""
+    return {"kind": "guest", **guest.document()}
 
 
 def topology_launch(path: str) -> LaunchSpec:

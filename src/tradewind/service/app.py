@@ -8,6 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
@@ -56,6 +57,7 @@ from tradewind.service.jobs import JobQueue
 from tradewind.service.limits import (
     AUDITED_REFUSALS_BURST,
     AUDITED_REFUSALS_PER_S,
+    PEER_REQUESTS_AT_ONCE,
     REFUSED_BURST,
     REFUSED_PER_S,
     REQUESTS_BURST,
@@ -67,6 +69,8 @@ from tradewind.service.members import Members
 from tradewind.service.metrics import CountedRequests, ServiceMetrics
 from tradewind.service.own_console import OwnConsole
 from tradewind.service.own_pages import OwnPagesOnly
+from tradewind.service.peer_server import PeerServer
+from tradewind.service.peers import Peer
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -95,13 +99,21 @@ class Service:
         self.traces = None if settings.traces is None else Traces(settings.traces)
         job_traces = None if self.traces is None else JobTraces(database, self.traces)
         self.queue = JobQueue(database, None if job_traces is None else job_traces.moved)
-        claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
-        self.grid = GridReader(settings.engine_state)
         self.sealer = Sealer.of(settings)
+        #: Where other servers pass requests of guests on to this one. `passing` has the threads in which this one does.
+        self.peers: PeerServer | None = None
+        if settings.is_replica and settings.guest_address is not None:
+            self.peers = PeerServer(settings.guest_address, self.sealer)
+        self.passing = ThreadPoolExecutor(PEER_REQUESTS_AT_ONCE, thread_name_prefix="passing")
+        peer = None if self.peers is None else self.peers.peer.document()
+        #: Id of this server in the database.
+        self.name = _replica_id()
+        self._claims = ClaimTable(database, self.name, settings.jobs_max, settings.lease_s * 1000, peer)
+        self.grid = GridReader(settings.engine_state)
         self.faults = Faults()
         self.connections = ConnectionBook(database, self.sealer, settings)
         self.runner = JobRunner(
-            database, self.queue, claims, settings, self.grid, self.connections, self.faults, job_traces
+            database, self.queue, self._claims, settings, self.grid, self.connections, self.faults, job_traces
         )
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
@@ -120,18 +132,29 @@ class Service:
 
     def start(self) -> None:
         """Run jobs and send events from now on. Raises StateError."""
+        if self.peers is not None:
+            self.peers.start(_peer_app(self))
         self.runner.start()
         self.courier.start()
 
     @property
     def is_alive(self) -> bool:
         """Return whether all long-lived threads of the server live."""
-        return self.runner.is_alive and self.courier.is_alive
+        is_reached = self.peers is None or self.peers.is_alive
+        return self.runner.is_alive and self.courier.is_alive and is_reached
+
+    def peer_of(self, owner: str | None) -> Peer | None:
+        """Return the other server that has a job's lease; None if it is this one, gone, or has no guests."""
+        found = None if owner is None else self._claims.peer_of(owner)
+        return None if found is None else Peer.from_document(found)
 
     def close(self) -> None:
         """Drain the running jobs, and end the threads that `start` has begun."""
         self.is_closing = True
         leave_guests()
+        if self.peers is not None:
+            self.peers.close()
+        self.passing.shutdown(wait=False, cancel_futures=True)
         self.runner.close()
         self.courier.close()
         if self.traces is not None:
@@ -155,6 +178,16 @@ def _replica_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def _peer_app(service: Service) -> FastAPI:
+    """Return the application for requests of guests that other servers pass on. It passes nothing on."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.service, app.state.passes_on = service, False
+    add_handlers(app)
+    app.include_router(guests.router)
+    app.add_middleware(BoundedBodies)
+    return app
+
+
 def create_app(service: Service) -> FastAPI:
     """Return the application of a service, which the caller starts and closes."""
 
@@ -173,7 +206,7 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
         responses={"default": problem, 422: problem},
     )
-    app.state.service = service
+    app.state.service, app.state.passes_on = service, True
     add_handlers(app)
     for part in (
         *(health, jobs, guests, job_objects, schedules, receipts, quotes, money, grid, market, bids, limits, bans),

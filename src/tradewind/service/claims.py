@@ -28,16 +28,22 @@ class Capacity:
 
 
 class ClaimTable:
-    """The claims of one server. `owner` is its id, `lease_ms` the length of its leases [ms]."""
+    """The claims of one server. `owner` is its id, `lease_ms` the length of its leases [ms].
 
-    def __init__(self, database: ServiceDatabase, owner: str, jobs_max: int, lease_ms: int) -> None:
+    `peer` is where other servers reach it (JSON), see `peers`; None if they do not.
+    """
+
+    def __init__(
+        self, database: ServiceDatabase, owner: str, jobs_max: int, lease_ms: int, peer: str | None = None
+    ) -> None:
         self._database, self.owner, self._jobs_max, self._lease_ms = database, owner, jobs_max, lease_ms
+        self._peer = peer
 
     def renew(self) -> dict[JobLease, str]:
         """Renew the leases of this server and of its jobs; return each active job's state. Raises StateError."""
         with self._database.write_rows() as connection:
             until = self._until(connection)
-            values = {"jobs_max": self._jobs_max, "lease_unix_ms": until}
+            values = {"jobs_max": self._jobs_max, "lease_unix_ms": until, "peer": self._peer}
             if connection.execute(update(replicas).where(replicas.c.id == self.owner).values(**values)).rowcount == 0:
                 connection.execute(insert(replicas).values(id=self.owner, **values))
             held = connection.execute(
@@ -64,6 +70,14 @@ class ClaimTable:
         with self._database.read() as connection:
             servers, jobs_max = connection.execute(query).one()
         return Capacity(int(servers), int(jobs_max))
+
+    def peer_of(self, owner: str) -> str | None:
+        """Return where another server is reached (JSON); None if it is this one, or gone. Raises StateError."""
+        is_there = replicas.c.id == owner, replicas.c.id != self.owner
+        query = select(replicas.c.peer).where(*is_there, replicas.c.lease_unix_ms >= self._database.clock_ms)
+        with self._database.read() as connection:
+            peer: str | None = connection.execute(query).scalar()
+        return peer
 
     def adopt(self, limit: int) -> dict[JobLease, str]:
         """Claim up to `limit` active jobs without an owner, or with an expired lease; return their states.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
+from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, OFF
 from tradewind.model.guest import Guest
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
@@ -16,13 +17,18 @@ from tradewind.model.store import Access
 from tradewind.service.connections import ConnectionUse
 from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
 
-__all__ = ["engine_request", "limited"]
+__all__ = ["engine_request", "guest_of", "limited"]
+
+ADDRESS_HINT = "the operator can restart all servers with --guest-address"
 
 
 def engine_request(
-    document: Mapping[str, Any], use: ConnectionUse | None = None, rules: MachineRules = HERE_ONLY
+    document: Mapping[str, Any],
+    use: ConnectionUse | None = None,
+    rules: MachineRules = HERE_ONLY,
+    guest: Guest | None = None,
 ) -> Request:
-    """Return the engine's request for a job's document, with its connections and machines. Raises UsageError."""
+    """Return the engine's request for a job's document, with its connections, machines and guest. Raises UsageError."""
     verb, compression = document["verb"], document.get("compression", OFF)
     options = Options(
         recursive=document["recursive"] or verb == "sync",
@@ -41,17 +47,29 @@ def engine_request(
     if use is not None:
         ends = use.destinations
         options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
-    guest = document.get("guest")
     if guest is not None:
-        options = _with_guest(options, guest["side"])
+        options = _with_guest(options, guest.side)
     request = Request(
         document["source"],
         tuple(document["destination"]),
         options,
         verb,
-        guest=None if guest is None else Guest.from_document(guest),
+        guest=guest,
     )
     return placed_request(request, document, rules, None if use is None else use.credentials)
+
+
+def guest_of(document: Mapping[str, Any], address: str | None) -> Guest | None:
+    """Return the guest of a job's document, which reaches this server at `address`; None if the job has none.
+
+    Another server may have accepted the job, at its own address. Raises UsageError without an address.
+    """
+    found = document.get("guest")
+    if found is None:
+        return None
+    if address is None:
+        raise UsageError("hosts of users cannot reach the server of this job", hint=ADDRESS_HINT)
+    return replace(Guest.from_document(found), address=address)
 
 
 def _with_guest(options: Options, side: str) -> Options:

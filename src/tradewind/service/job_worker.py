@@ -33,10 +33,12 @@ from tradewind.errors import (
 )
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.event import Progress
+from tradewind.model.guest import Guest
 from tradewind.model.url import parse_url
+from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.engine_request import engine_request, limited
+from tradewind.service.engine_request import engine_request, guest_of, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
@@ -96,7 +98,7 @@ class JobWorker:
         error, text = reason if row.error is None else f"{row.error}; {reason}", None
         try:
             found = None if row.engine_job is None else self._engine.job(row.engine_job)
-            text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
+            text = None if found is None else _last_receipt(row, "failed", found)
         except (JobNotFound, JobUnreadable) as unknown:
             # Its runs were charged when they ended. It must not stop the scheduling of all other jobs.
             _LOG.warning("job %s has no receipt: %s", row.id, unknown)
@@ -171,12 +173,13 @@ class JobWorker:
 
     def _run(self, row: JobRow, lease: JobLease) -> None:
         """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""
+        is_to_stop = partial(self._is_to_stop, lease, AwaitedGuest(self._queue, lease, row.request))
         try:
-            job = self._started(row, lease)
+            job = self._started(row, lease, is_to_stop)
             if job.running is None:
                 result_of(job.record)
             else:
-                self._watch(job, lease, row.traceparent)
+                self._watch(job, lease, is_to_stop, row.traceparent)
         except OWN:
             raise
         except (TradewindError, OSError) as error:
@@ -187,8 +190,9 @@ class JobWorker:
         else:
             self._end(row, lease, "done", error=None, hint=None)
 
-    def _is_to_stop(self, lease: JobLease) -> bool:
+    def _is_to_stop(self, lease: JobLease, guest: AwaitedGuest) -> bool:
         """Return whether the run of a job must end: its state has changed, its lease is lost, or the server ends."""
+        guest.look()
         try:
             return self._closing.is_set() or self._leases.state(lease) != "running"
         except LeaseLost:
@@ -200,7 +204,7 @@ class JobWorker:
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
-        text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
+        text = None if found is None else _last_receipt(row, state, found)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
     def _end_machines(self, row: JobRow, job: Job | None) -> None:
@@ -214,7 +218,7 @@ class JobWorker:
         except (TradewindError, OSError) as error:
             _LOG.warning("job %s: its machines may run until their leases end: %s", row.id, error)
 
-    def _started(self, row: JobRow, lease: JobLease) -> Job:
+    def _started(self, row: JobRow, lease: JobLease, is_to_stop: Callable[[], bool]) -> Job:
         """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
         found = self._found(row, lease)
         if found is None and row.engine_job is not None:
@@ -225,13 +229,13 @@ class JobWorker:
         require_same_places(row.request, self._settings)
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
-        is_to_stop = partial(self._is_to_stop, lease)
+        guest = guest_of(row.request, self._settings.guest_address)
         if found is not None:
             self._trace_lost_run(row, found)
-            return found.resume(credentials=credentials, is_to_stop=is_to_stop)
-        job = self._started_before(row, lease, credentials)
+            return found.resume(guest=guest, credentials=credentials, is_to_stop=is_to_stop)
+        job = self._started_before(row, lease, guest, credentials, is_to_stop)
         if job is None:
-            wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines)
+            wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
             proposal = self._engine.propose(wanted, keep=True, credentials=credentials)
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
@@ -240,7 +244,14 @@ class JobWorker:
             self._queue.note(lease, engine_job=job.id)
         return job
 
-    def _started_before(self, row: JobRow, lease: JobLease, credentials: GivenCredentials | None) -> Job | None:
+    def _started_before(
+        self,
+        row: JobRow,
+        lease: JobLease,
+        guest: Guest | None,
+        credentials: GivenCredentials | None,
+        is_to_stop: Callable[[], bool],
+    ) -> Job | None:
         """Start the proposal of a quote, or of an earlier owner, which may do the same now; the engine starts it once.
 
         None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
@@ -249,9 +260,7 @@ class JobWorker:
             return None
         self._leases.state(lease)
         try:
-            return self._engine.start(
-                row.proposal, credentials=credentials, is_to_stop=partial(self._is_to_stop, lease)
-            )
+            return self._engine.start(row.proposal, guest=guest, credentials=credentials, is_to_stop=is_to_stop)
         except UsageError as error:
             if self._job_of(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
@@ -288,7 +297,7 @@ class JobWorker:
         if self._traces is not None and run is not None and run.ended_unix_ms is None:
             self._traces.run_ended(row.id, row.traceparent, job)
 
-    def _watch(self, job: Job, lease: JobLease, traceparent: str | None) -> None:
+    def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], traceparent: str | None) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
@@ -298,7 +307,7 @@ class JobWorker:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
-                    if self._is_to_stop(lease) and not is_draining:
+                    if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
             running.close()
@@ -395,7 +404,12 @@ def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
     if found is None:
         return {}
     moved_bytes = max(row.moved_bytes, found.record.progress.bytes_done)
-    return {"moved_bytes": moved_bytes, "receipt": json.dumps(public_receipt(row, state, found.receipt()))}
+    return {"moved_bytes": moved_bytes, "receipt": _last_receipt(row, state, found)}
+
+
+def _last_receipt(row: JobRow, state: str, found: Job) -> str:
+    """Return the receipt of a run that has ended, by which it is charged."""
+    return json.dumps({**public_receipt(row, state, found.receipt()), "recorded_bytes": found.recorded_bytes})
 
 
 def _space_text(error: TradewindError | OSError) -> str:

@@ -40,6 +40,9 @@ STREAM_EVENTS_AT_ONCE = 500
 OPEN_JOBS_PER_TENANT_MAX = 10_000
 #: Maximum answers and events in one report of a guest, and how long one waits for a request [s].
 GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S = 16, 256, 0.5
+#: Requests of guests that one server passes on to others at a time, and the time for an answer [s]; further ones wait.
+PEER_REQUESTS_AT_ONCE = 32
+PEER_S_MAX = 10.0
 #: Waiting jobs that the scheduler knows, oldest first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
@@ -81,6 +84,9 @@ WEIGHTS_MAX = 10_000
 BANS_MAX = 1_000
 #: Schedules of one tenant; a further one is answered 409.
 SCHEDULES_PER_TENANT_MAX = 100
+#: Open events of one schedule; a further one is answered 429. Handled ones are kept this long, for their keys [s].
+SCHEDULE_EVENTS_MAX = 1_000
+SCHEDULE_EVENT_KEPT_S = 7 * 86_400.0
 #: Largest priority of a job, and smallest with a minus.
 PRIORITY_MAX = 100
 #: Spans that wait for the collector of `--traces`; beyond it the oldest are dropped.

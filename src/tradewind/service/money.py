@@ -187,12 +187,14 @@ def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: Tarif
 def _moved_bytes(state: str, receipt: Mapping[str, Any]) -> int:
     """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again.
 
-    A job that is done pays for each byte once: its runs may have moved some twice, if the journal of one was lost.
+    A job pays for each byte once. Its runs have moved some twice if the end of a journal was lost, so their sum counts
+    up to what the journal has. A guest that sends keeps the journal, so there the sum counts until the job is done.
     """
-    bytes_done = int(receipt["progress"]["bytes_done"])
+    bytes_done, recorded = int(receipt["progress"]["bytes_done"]), receipt.get("recorded_bytes")
     if state == "done":
         return bytes_done
-    return max(bytes_done, sum(run.get("moved_bytes") or 0 for run in receipt["runs"]))
+    by_run = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
+    return max(bytes_done, by_run if recorded is None else min(by_run, recorded))
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:

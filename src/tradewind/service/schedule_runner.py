@@ -1,15 +1,17 @@
-"""Submits the jobs of schedules at their times. The key of a job is made of schedule and time, so it comes once."""
+"""Submits the jobs of schedules at their times and for their events. The key of a job is made of schedule and time, so
+it comes once.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 
 from tradewind.errors import StateError, TradewindError
 from tradewind.service.auth import Sender
@@ -18,8 +20,8 @@ from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobQueue
 from tradewind.service.problems import ApiProblem
-from tradewind.service.scheduler.schedules import JobSchedule, Timetable
-from tradewind.service.scheduling_tables import schedules
+from tradewind.service.scheduler.schedules import JobSchedule, Occurrence, Timetable
+from tradewind.service.scheduling_tables import schedule_events, schedules
 from tradewind.service.tables import ENDED, jobs
 
 __all__ = ["ScheduleRunner", "job_schedule"]
@@ -38,7 +40,7 @@ def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
     """Return the schedule of a row. Raises UsageError."""
     end_ms = row["end_unix_ms"]
     end_s = None if end_ms is None else end_ms / 1000
-    return JobSchedule(row["id"], row["cron"], row["time_zone"], end_s, row["count"], row["overlap"])
+    return JobSchedule(row["id"], row["cron"] or None, row["time_zone"], end_s, row["count"], row["overlap"])
 
 
 class ScheduleRunner:
@@ -63,7 +65,9 @@ class ScheduleRunner:
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             was_ahead = schedules.c.last_unix_ms > now_ms + CLOCK_BACK_MS
-            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead)
+            happened = select(schedule_events.c.schedule).where(schedule_events.c.is_open == 1).distinct()
+            has_events = schedules.c.id.in_(happened)
+            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead, has_events)
             is_due = is_due & schedules.c.id.not_in(list(self._later_s)[:AT_ONCE])
             query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
@@ -85,6 +89,10 @@ class ScheduleRunner:
         with self._database.read() as connection:
             open_jobs = select(jobs.c.id).where(jobs.c.schedule == row["id"], jobs.c.state.not_in(ENDED))
             active = connection.execute(open_jobs).scalars().all()
+            # Later ones wait for the next pass, so that no time of the cron expression is between them and now.
+            is_past = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= now_s * 1000
+            at_ms = schedule_events.c.at_unix_ms
+            events_ms = connection.execute(select(at_ms).where(*is_past).order_by(at_ms)).scalars().all()
         before_s = row["last_unix_ms"] / 1000
         if before_s > now_s + CLOCK_BACK_MS / 1000:
             before_s = now_s  # The clock was put back. A time that comes again has the same key, so one job.
@@ -96,7 +104,7 @@ class ScheduleRunner:
             queued=json.loads(row["queued"]),
         )
         skipped, last_s = row["skipped"], before_s
-        for one in [*table.waited(), *table.due(now_s)]:
+        for one in _occurrences(table, now_s, [at_ms / 1000 for at_ms in events_ms]):
             last_s, reason = max(last_s, one.at_s), one.skipped
             if reason is None:
                 try:
@@ -115,12 +123,16 @@ class ScheduleRunner:
         }
         with self._database.write_rows() as connection:
             mine = schedules.c.id == row["id"], schedules.c.last_unix_ms == row["last_unix_ms"]
-            connection.execute(update(schedules).where(*mine).values(**values))
+            if connection.execute(update(schedules).where(*mine).values(**values)).rowcount and events_ms:
+                handled = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= events_ms[-1]
+                connection.execute(update(schedule_events).where(*handled).values(is_open=0))
 
     def _submit(self, row: Mapping[Any, Any], at_s: float) -> str:
         """Submit the job of a time, and return its id. The same time gives the same job. Raises ApiProblem."""
         sender = Sender(row["token"], row["tenant"], "operator", frozenset())
-        key, digest = f"schedule-{row['id']}-{round(at_s)}", sha256(row["id"].encode()).hexdigest()
+        # Events come at any time; those of the cron expression are whole seconds.
+        name = f"{round(at_s)}" if at_s == round(at_s) else f"{at_s:.3f}"
+        key, digest = f"schedule-{row['id']}-{name}", sha256(row["id"].encode()).hexdigest()
         request, owned, links = (json.loads(row[name]) for name in ("request", "owned", "links"))
         pairs = [(start, end) for start, end in links]
         traceparent = None if self._traces is None else self._traces.scheduled()
@@ -128,3 +140,15 @@ class ScheduleRunner:
             sender, key, digest, request, owned, pairs, schedule=row["id"], traceparent=traceparent
         )
         return job.id
+
+
+def _open_events(schedule: str) -> tuple[ColumnElement[bool], ...]:
+    return schedule_events.c.schedule == schedule, schedule_events.c.is_open == 1
+
+
+def _occurrences(table: Timetable, now_s: float, events_s: Sequence[float]) -> Iterator[Occurrence]:
+    """Yield what has come. The jobs that were submitted for the first ones count for those after them."""
+    yield from table.waited()
+    yield from table.due(now_s)
+    for at_s in events_s:
+        yield from table.happened(at_s)

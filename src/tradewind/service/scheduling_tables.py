@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
 from tradewind.service.tables import METADATA
 
-__all__ = ["bans", "down_stores", "resource_limits", "schedulers", "schedules", "weights"]
+__all__ = ["bans", "down_stores", "resource_limits", "schedule_events", "schedulers", "schedules", "weights"]
 
 #: One row: the replica that schedules, until `lease_unix_ms` by the database's clock. `epoch` counts the schedulers, so
 #: that an earlier one decides nothing.
@@ -86,4 +86,17 @@ schedules = Table(
     Column("skipped", Text),
     Index("schedules_of_tenant", "tenant", "id"),
     Index("schedules_by_time", "next_unix_ms"),
+)
+
+#: Events of schedules: each stands for one job, as a time of the cron expression does. One that is not open has been
+#: handled. No two of a schedule have the same time, which names the job.
+schedule_events = Table(
+    "schedule_events",
+    METADATA,
+    Column("schedule", Text, ForeignKey("schedules.id", ondelete="CASCADE"), primary_key=True),
+    Column("at_unix_ms", BigInteger, primary_key=True),
+    Column("idempotency_key", Text, nullable=False),
+    Column("is_open", Integer, nullable=False),
+    UniqueConstraint("schedule", "idempotency_key", name="event_of_key"),
+    Index("schedule_events_open", "is_open", "schedule"),
 )

@@ -1,11 +1,14 @@
 """Secrets of tenants in the database: AES-256-GCM (NIST SP 800-38D) with a key that is not in the database.
 
+All servers of a database have the key, so it also proves one to another.
+
 The tenant and the name of a secret are authenticated with it. So a ciphertext cannot be moved to another row.
 """
 
 from __future__ import annotations
 
 import base64
+import hmac
 import os
 import secrets
 import stat
@@ -22,6 +25,8 @@ __all__ = ["Sealer"]
 KEY_FILE = "service.key"
 KEY_BYTES = 32
 NONCE_BYTES = 12
+#: Derives the key of proofs from that of the cipher.
+PROOF_LABEL = b"tradewind proof of the key"
 #: Permissions that the key's file must not have.
 OTHERS = 0o077
 
@@ -31,6 +36,8 @@ class Sealer:
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
+        #: Of the same length as the key, and not of use for its cipher.
+        self._proof_key = hmac.digest(key, PROOF_LABEL, "sha256")
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Sealer:
@@ -47,6 +54,10 @@ class Sealer:
         if len(key) != KEY_BYTES:
             raise UsageError(f"{path}: not {KEY_BYTES} bytes in base64", hint="`openssl rand -base64 32` prints a key")
         return cls(key)
+
+    def proof(self, text: str) -> str:
+        """Return what proves that its sender has the key: HMAC-SHA-256 of a text (RFC 2104), in hexadecimal."""
+        return hmac.digest(self._proof_key, text.encode(), "sha256").hex()
 
     def seal(self, secret: str, tenant: str, name: str) -> str:
         """Return the ciphertext of a secret, in base64."""

@@ -123,13 +123,15 @@ audit = Table(
     Index("audit_of_tenant", "tenant", "number"),
 )
 
-#: Running servers. One whose lease has expired is gone.
+#: Running servers. One whose lease has expired is gone. `peer` is where the others pass requests of guests on to it
+#: (JSON).
 replicas = Table(
     "replicas",
     METADATA,
     Column("id", Text, primary_key=True),
     Column("jobs_max", Integer, nullable=False),
     Column("lease_unix_ms", BigInteger, nullable=False),
+    Column("peer", Text),
 )
 
 #: One row: the id of the state folder that all servers of this database share.

@@ -119,3 +119,21 @@ def test_clock_changes() -> None:
 def test_what_cannot_be_a_schedule(changes: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         daily(**changes)
+
+
+def test_events_follow_the_rule_for_overlaps_beside_the_times() -> None:
+    table = Timetable(daily(overlap=QUEUE, end_s=2 * DAY_S), 0)
+    assert table.happened(100.5) == [Occurrence(100.5)]
+    table.began("first")
+    assert table.due(DAY_S) == [] and table.happened(DAY_S + 0.25) == []
+    assert table.queued == (7200.0, DAY_S + 0.25)
+    assert table.ended("first") == [Occurrence(7200.0)]
+    assert table.happened(3 * DAY_S) == [Occurrence(3 * DAY_S, "the schedule has ended")]
+
+
+def test_a_schedule_without_times_ends_by_its_count_alone() -> None:
+    table = Timetable(JobSchedule("uploads", None, count=1), 0)
+    assert (table.is_over, table.next_s(), table.due(DAY_S)) == (False, None, [])
+    assert table.happened(5.5) == [Occurrence(5.5)]
+    table.began("one")
+    assert table.is_over and table.happened(6.5) == [Occurrence(6.5, "the schedule has ended")]

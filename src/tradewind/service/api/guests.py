@@ -1,7 +1,8 @@
 """`/v1/jobs/ID/guest`: how the user's host that sends or receives joins its job.
 
-The client on that host claims the join document of the present run, and then says what its gateway does. It must reach
-the server that runs the job: others answer 503, and a client tries again.
+The client on that host claims the join document of the present run, and then says what its gateway does. Another
+server than the one that runs the job passes the requests on to it (`service.peers`). It answers 503 while no server
+answers, and a client tries again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tradewind.service.auth import Sender
 from tradewind.service.database import record_change
 from tradewind.service.jobs import JobRow
 from tradewind.service.limits import GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S
+from tradewind.service.peers import Peer
 from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import ACTIVE
 
 __all__ = ["router"]
 
@@ -119,9 +122,13 @@ class GuestRequests(BaseModel):
 @router.post("/{job_id}/guest", status_code=201, response_model=GuestView)
 def claim(
     job_id: JobId, body: GuestClaim, request: Request, response: Response, sender: Sender = WRITE
-) -> dict[str, Any]:
+) -> Response | dict[str, Any]:
     """Become the guest of the present run of a job. Only the first request of a run gets the join document."""
-    desk = _desk(request, request.app.state.service.queue.get(sender.tenant, job_id))
+    row = request.app.state.service.queue.get(sender.tenant, job_id)
+    peer = _peer(request, row)
+    if peer is not None:
+        return _passed_on(peer, request, body)
+    desk = _desk(request, row)
     try:
         session = desk.claim(body.earlier)
     except DeskTaken as error:
@@ -146,10 +153,17 @@ def claim(
 
 
 @router.post("/{job_id}/guest/exchange", response_model=GuestRequests)
-async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+async def exchange(
+    job_id: JobId, body: GuestReport, request: Request, sender: Sender = WRITE
+) -> Response | dict[str, Any]:
     """Say what the guest's gateway does, and return what it is asked to do."""
+    service = request.app.state.service
     # The row was read when the desk was claimed; the session shows that this is the same client.
-    row = await asyncio.to_thread(request.app.state.service.queue.get, sender.tenant, job_id)
+    row = await asyncio.to_thread(service.queue.get, sender.tenant, job_id)
+    peer = await asyncio.to_thread(_peer, request, row)
+    if peer is not None:
+        passing = asyncio.get_running_loop().run_in_executor(service.passing, _passed_on, peer, request, body)
+        return await passing
     desk = _desk(request, row)
     events = [_event(line) for line in body.events]
     answers = {answer.number: answer.model_dump(exclude={"number"}) for answer in body.answers}
@@ -200,6 +214,20 @@ def _over(error: DeskOver) -> ApiProblem:
     return ApiProblem(410, f"this run has ended: {error}", hint="join the next run, if the job has one")
 
 
+def _peer(request: Request, row: JobRow) -> Peer | None:
+    """Return the other server that runs a job with a guest; None if it is this one, or there is none."""
+    if row.request.get("guest") is None or row.state not in ACTIVE or not request.app.state.passes_on:
+        return None
+    found: Peer | None = request.app.state.service.peer_of(row.owner)
+    return found
+
+
+def _passed_on(peer: Peer, request: Request, body: BaseModel) -> Response:
+    """Return the answer of another server to a request. Raises ApiProblem 503."""
+    sealer, said = request.app.state.service.sealer, request.headers["authorization"]
+    return peer.pass_on(sealer, request.scope["path"], said, body.model_dump(mode="json"))
+
+
 def _desk(request: Request, row: JobRow) -> GuestDesk:
     """Return the desk of a job's present run. Raises ApiProblem 409 without a guest, 410 or 503 without a run here."""
     guest = row.request.get("guest")
@@ -208,6 +236,6 @@ def _desk(request: Request, row: JobRow) -> GuestDesk:
     desk = desk_of(guest["guest"])
     if desk is not None:
         return desk
-    if request.app.state.service.settings.is_replica and row.state == "running":
+    if row.state in ACTIVE and row.owner not in (None, request.app.state.service.name):
         raise ApiProblem(503, "another server runs this job", headers={"Retry-After": "1"})
     raise ApiProblem(410, f"no run of the job waits for a guest: it is {row.state}", hint="try again while it runs")

@@ -11,7 +11,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from tradewind.errors import JobNotFound
-from tradewind.fleet.guests import desk_of
 from tradewind.service.api.job_requests import JobRequest, job_of, request_digest
 from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, is_still_allowed, needs
@@ -84,7 +83,8 @@ class EndView(BaseModel):
 class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
-    `eta` is null for a job that has ended, or whose end depends on people or on a store that is down. `routes` is the
+    `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
+    store that is down. `routes` is the
     number of routes between machines in its plan; null on the server's own machine. `compression` and
     `deduplication` are null if they are off.
     """
@@ -272,30 +272,21 @@ def receipt_of(request: Request, row: JobRow) -> dict[str, Any] | None:
 
 def _answers(request: Request, row: JobRow) -> dict[str, Any]:
     """Return why a job waits and when it ends: as the scheduler says now, or as another server's has last written."""
-    if row.state in ENDED or row.state == "paused":
-        return {"eta": None}
-    waits = _awaited(row)
+    if row.state in ENDED or row.state == "paused" or (row.state == "running" and row.waiting is not None):
+        return {"eta": None}  # A run that waits needs the host of a user.
     answer = request.app.state.service.runner.scheduling.answer(row.id)
     if answer is None:
         is_known = row.earliest_unix_ms is not None
         end: dict[str, Any] = {"earliest_unix_ms": row.earliest_unix_ms, "latest_unix_ms": row.latest_unix_ms}
-        return {**waits, "eta": end if is_known else None}
+        return {"eta": end if is_known else None}
     sentence, eta = answer
-    if row.state == "waiting" and sentence is not None:
-        waits = {"waiting": sentence}
+    waits = {"waiting": sentence} if row.state == "waiting" and sentence is not None else {}
     if eta is None:
         return {**waits, "eta": None}
     return {
         **waits,
         "eta": {"earliest_unix_ms": round(eta.earliest_s * 1000), "latest_unix_ms": round(eta.latest_s * 1000)},
     }
-
-
-def _awaited(row: JobRow) -> dict[str, Any]:
-    """Return that a job waits for its guest, as far as this server knows."""
-    guest = row.request.get("guest") if row.state == "running" else None
-    desk = None if guest is None else desk_of(guest["guest"])
-    return {"waiting": "The host that sends or receives has not joined yet."} if desk and desk.is_awaited else {}
 
 
 def _view(row: JobRow) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tradewind.service.api.job_requests import QUOTE_ID, JobRequest, resolved_re
 from tradewind.service.api.jobs import READ, WRITE
 from tradewind.service.auth import Sender
 from tradewind.service.connections import named_in_error
-from tradewind.service.engine_request import engine_request
+from tradewind.service.engine_request import engine_request, guest_of
 from tradewind.service.limits import QUOTE_S_DEFAULT, QUOTE_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
@@ -67,7 +67,9 @@ def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[s
     kept_s = document.pop("kept_s")
     service, by = request.app.state.service, (sender.tenant, sender.token)
     use = service.connections.use_of(sender.tenant, document)
-    engine = engine_request(document, use, service.settings.machines)
+    engine = engine_request(
+        document, use, service.settings.machines, guest_of(document, service.settings.guest_address)
+    )
     credentials = None if use is None else use.credentials
     try:
         made: dict[str, Any] = service.quotes.make(by, engine, document, owned, links, kept_s, credentials)

@@ -1,4 +1,4 @@
-"""`/v1/schedules`: jobs that are submitted by a timetable."""
+"""`/v1/schedules`: jobs that are submitted by a timetable or by events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from tradewind.service.api.job_requests import JobRequest, resolved_request
-from tradewind.service.api.jobs import READ, WRITE
+from tradewind.service.api.jobs import READ, WRITE, Key
 from tradewind.service.api.own_rows import own_row
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
 from tradewind.service.database import database_unix_ms, record_change
-from tradewind.service.limits import SCHEDULES_PER_TENANT_MAX
+from tradewind.service.limits import SCHEDULE_EVENT_KEPT_S, SCHEDULE_EVENTS_MAX, SCHEDULES_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.schedule_runner import job_schedule
-from tradewind.service.scheduling_tables import schedules
+from tradewind.service.scheduling_tables import schedule_events, schedules
 
 __all__ = ["router"]
 
@@ -32,13 +33,14 @@ Line = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[!-~ ]+$")]
 class ScheduleRequest(BaseModel):
     """A job and its timetable. It ends at `end_unix_ms` or after `count` jobs.
 
-    `overlap` says what happens if the job before has not ended: `skip` this time, `queue` it, or `allow` both.
+    `overlap` says what happens if the job before has not ended: `skip` this time, `queue` it, or `allow` both. Without
+    `cron`, only events submit jobs.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     job: JobRequest
-    cron: Line = Field(description="minute hour day month weekday")
+    cron: Line | None = Field(None, description="minute hour day month weekday")
     time_zone: Line = "UTC"
     end_unix_ms: Annotated[int, Field(ge=0, le=10**14)] | None = None
     count: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -46,11 +48,14 @@ class ScheduleRequest(BaseModel):
 
 
 class ScheduleView(BaseModel):
-    """A schedule. `next_unix_ms` is null when it has ended; `skipped` says why the latest skipped time got no job."""
+    """A schedule. `next_unix_ms` is null when it has ended, or without `cron`.
+
+    `skipped` says why the latest skipped time or event got no job.
+    """
 
     id: str
     request: dict[str, Any]
-    cron: str
+    cron: str | None
     time_zone: str
     end_unix_ms: int | None
     count: int | None
@@ -62,6 +67,13 @@ class ScheduleView(BaseModel):
     skipped: str | None
 
 
+class EventView(BaseModel):
+    """An event of a schedule. It is open until the scheduler has submitted its job, queued it or skipped it."""
+
+    at_unix_ms: int
+    open: bool
+
+
 class ScheduleList(BaseModel):
     """The tenant's schedules."""
 
@@ -70,7 +82,7 @@ class ScheduleList(BaseModel):
 
 @router.post("", status_code=201, response_model=ScheduleView)
 def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
-    """Submit a job at each time of a timetable. The key of each job is made of the schedule and the time."""
+    """Submit a job at each time of a timetable, and for each event. Its key is made of the schedule and the time."""
     if body.job.quote is not None:
         raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
     document, owned, links = resolved_request(body.job, request, sender)
@@ -83,6 +95,7 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
         now_ms = database_unix_ms(connection)
     row = {
         **body.model_dump(exclude={"job"}),
+        "cron": body.cron or "",
         "id": f"s-{secrets.token_hex(8)}",
         "tenant": sender.tenant,
         "token": sender.token,
@@ -96,9 +109,9 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
         "skipped": None,
     }
     following = next(job_schedule(row).times_after(now_ms / 1000), None)
-    if following is None:
+    if following is None and body.cron is not None:
         raise ApiProblem(422, "the schedule has no time before its end")
-    row["next_unix_ms"] = round(following * 1000)
+    row["next_unix_ms"] = None if following is None else round(following * 1000)
     with database.write() as connection:
         count = select(func.count()).select_from(schedules).where(schedules.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= SCHEDULES_PER_TENANT_MAX:
@@ -123,6 +136,40 @@ def show(schedule_id: ScheduleId, request: Request, sender: Sender = READ) -> di
     return _view(own_row(request, sender, schedules, schedule_id, "schedule"))
 
 
+@router.post("/{schedule_id}/events", status_code=202, response_model=EventView)
+def happen(schedule_id: ScheduleId, request: Request, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
+    """Submit a job of a schedule because something has happened, such as that new data is complete.
+
+    `overlap`, the end and the count apply as to its times. The same key is the same event for 7 days.
+    """
+    own_row(request, sender, schedules, schedule_id, "schedule")
+    service, of_schedule = request.app.state.service, schedule_events.c.schedule == schedule_id
+    with service.database.write() as connection:
+        now_ms = database_unix_ms(connection)
+        kept_ms = now_ms - round(SCHEDULE_EVENT_KEPT_S * 1000)
+        is_old = schedule_events.c.is_open == 0, schedule_events.c.at_unix_ms < kept_ms
+        connection.execute(delete(schedule_events).where(of_schedule, *is_old))
+        query = select(schedule_events).where(of_schedule, schedule_events.c.idempotency_key == key)
+        found = connection.execute(query).mappings().first()
+        if found is not None:
+            return {"at_unix_ms": found["at_unix_ms"], "open": bool(found["is_open"])}
+        figures = select(func.max(schedule_events.c.at_unix_ms), func.sum(schedule_events.c.is_open))
+        last_ms, open_events = connection.execute(figures.where(of_schedule)).one()
+        if (open_events or 0) >= SCHEDULE_EVENTS_MAX:
+            raise ApiProblem(429, f"{SCHEDULE_EVENTS_MAX:,} events are open", headers={"Retry-After": "1"})
+        # Their times differ from each other, and from the whole seconds of the cron expression.
+        at_ms = max(now_ms, (last_ms or 0) + 1)
+        at_ms += at_ms % 1000 == 0
+        row = {"schedule": schedule_id, "at_unix_ms": at_ms, "idempotency_key": key, "is_open": 1}
+        try:
+            connection.execute(insert(schedule_events).values(**row))
+        except IntegrityError:
+            raise ApiProblem(404, "no such schedule") from None  # It was deleted meanwhile.
+        record_change(connection, sender.tenant, sender.token, "schedule.event", schedule_id)
+    service.runner.wake()
+    return {"at_unix_ms": at_ms, "open": True}
+
+
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
 def remove(schedule_id: ScheduleId, request: Request, sender: Sender = WRITE) -> Response:
     """Delete a schedule. Its jobs stay."""
@@ -135,4 +182,5 @@ def remove(schedule_id: ScheduleId, request: Request, sender: Sender = WRITE) ->
 
 
 def _view(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {**row, "request": json.loads(row["request"]), "queued": json.loads(row["queued"])}
+    listed = {name: json.loads(row[name]) for name in ("request", "queued")}
+    return {**row, **listed, "cron": row["cron"] or None}

@@ -1,4 +1,4 @@
-"""Jobs that are submitted by a timetable: cron expressions, until a date or a number of jobs, with a rule for overlaps.
+"""Jobs that are submitted by a timetable or by events, until a date or a number of jobs, with a rule for overlaps.
 
 Times are those of the schedule's time zone, as in Debian's cron: a time that a clock change skips comes just after it,
 and a time that it repeats comes once.
@@ -30,14 +30,14 @@ BISECTED_S = 3600.0
 
 @dataclass(frozen=True)
 class JobSchedule:
-    """When to submit a job. It ends after `end_s` or after `count` jobs.
+    """When to submit a job. It ends after `end_s` or after `count` jobs. Without `cron` there are only events.
 
     `overlap` says what happens if the job before has not ended: `skip` this time, `queue` it, or `allow` both. Raises
     UsageError.
     """
 
     id: str
-    cron: str
+    cron: str | None
     time_zone: str = "UTC"
     end_s: float | None = None
     count: int | None = None
@@ -48,12 +48,14 @@ class JobSchedule:
             raise UsageError(f"no such rule for overlaps: {self.overlap}", hint="skip, queue or allow")
         if self.count is not None and self.count < 1:
             raise UsageError("the count is below 1", hint="leave it out for no limit")
-        if len(self.cron.split()) != 5:
+        if self.cron is not None and len(self.cron.split()) != 5:
             raise UsageError(f"{self.cron!r} does not have five fields", hint="minute hour day month weekday")
         next(self.times_after(0.0), None)
 
     def times_after(self, now_s: float) -> Iterator[float]:
         """Yield the times after `now_s`, ascending, until the end date."""
+        if self.cron is None:
+            return
         try:
             zone = timezone.utc if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
             times = CronSim(self.cron, datetime.fromtimestamp(now_s, zone))
@@ -107,7 +109,7 @@ class Timetable:
         """True if the schedule submits no more jobs."""
         if self.schedule.count is not None and self.submitted >= self.schedule.count:
             return True
-        return self._next_s is None and not self._queued
+        return self.schedule.cron is not None and self._next_s is None and not self._queued
 
     def next_s(self) -> float | None:
         """Return the next time of the schedule; None if there is none."""
@@ -125,6 +127,13 @@ class Timetable:
         self._next_s = next(self.schedule.times_after(at_s), None)
         passed = [Occurrence(at_s, f"{missed} earlier times passed while the service was down")] if missed else []
         return [*passed, *self._decide(at_s)]
+
+    def happened(self, at_s: float) -> list[Occurrence]:
+        """Return what to do for an event at a time, as for a time of the cron expression. Call `began` as for `due`."""
+        end_s = self.schedule.end_s
+        if self.is_over or (end_s is not None and at_s > end_s):
+            return [Occurrence(at_s, "the schedule has ended")]
+        return self._decide(at_s)
 
     def _latest_s(self, at_s: float, now_s: float) -> float:
         """Return the latest time of the schedule until `now_s`; `at_s` is one of them.

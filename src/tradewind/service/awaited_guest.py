@@ -1,0 +1,35 @@
+"""Why a job with a guest does not begin: its host has not joined. The server that runs the job records this for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tradewind.errors import StateError
+from tradewind.fleet.guests import desk_of
+from tradewind.service.jobs import JobLease, JobQueue, LeaseLost
+
+__all__ = ["AwaitedGuest"]
+
+SENTENCE = "The host that sends or receives has not joined yet."
+
+
+class AwaitedGuest:
+    """The guest of one job that this server runs. Without a guest, nothing is recorded."""
+
+    def __init__(self, queue: JobQueue, lease: JobLease, request: Mapping[str, Any]) -> None:
+        self._queue, self._lease = queue, lease
+        self._guest: str | None = (request.get("guest") or {}).get("guest")
+        self._is_noted = False
+
+    def look(self) -> None:
+        """Record whether the job waits for its guest, if that has changed. Call it often."""
+        if self._guest is None:
+            return
+        desk = desk_of(self._guest)
+        is_awaited = desk is not None and desk.is_awaited
+        if is_awaited != self._is_noted:
+            with suppress(LeaseLost, StateError):  # The next look tries again.
+                self._queue.note(self._lease, waiting=SENTENCE if is_awaited else None)
+                self._is_noted = is_awaited
