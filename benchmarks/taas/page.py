@@ -154,11 +154,11 @@ def _routes_plot(rows: Sequence[Row]) -> str:
 
 def _types(rows: Sequence[Row]) -> list[str]:
     smallest = next(iter(world.TYPES))
-    base = _mbps(_at(rows, f"{smallest} to {smallest}", world.TYPED_EXTRA_NODES))
+    base = _mbps(_at(rows, f"{smallest} to {smallest}", run.TYPED_NODES))
     cells = []
     for sender in world.TYPES:
         for receiver in world.TYPES:
-            mine = _at(rows, f"{sender} to {receiver}", world.TYPED_EXTRA_NODES)
+            mine = _at(rows, f"{sender} to {receiver}", run.TYPED_NODES)
             if mine and base:
                 rate = _mbps(mine)
                 cells.append([sender, receiver, f"{rate:.2f}", f"{rate / base - 1:+.0%}", f"{_variation(mine):.0%}"])
@@ -168,7 +168,7 @@ def _types(rows: Sequence[Row]) -> list[str]:
     )
     columns = ["sender and its nodes", "destination", "rate [Mbit/s]", "to small machines", "variation of 1 s rates"]
     note = (
-        f"{world.TYPED_EXTRA_NODES} own nodes and the direct route. As in the paper, the largest machine has "
+        f"{run.TYPED_NODES} own nodes and the direct route. As in the paper, the largest machine has "
         f"{max(world.TYPES.values())} times the network card of a small one, whose card carries {world.WITHIN_SITE} "
         "wide-area links. The types have no cores or memory of their own: all nodes share this computer's."
     )
