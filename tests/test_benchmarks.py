@@ -161,4 +161,4 @@ def test_the_page_of_the_service_benchmark_states_the_spread_of_the_rounds() -> 
     point = {"figure": "fig7", "option": taas.MULTI_ROUTE, "x": 0, "elapsed_s": [9.0]}
     rates = ([2.0, 4.0], [3.0, 5.0], [4.0, 6.0])
     rows = [{**point, "key": f"fig7/{number}", "windows_mbps": [list(pair)]} for number, pair in enumerate(rates)]
-    assert "| multi-route | 4.00 ± 1.00 | +0% | +0% | 37% ± 9 |" in taas_page.page_of(rows).text
+    assert "| multi-route | 4.00 ± 1.00 | +0% | +0% | 37% ± 10 |" in taas_page.page_of(rows).text

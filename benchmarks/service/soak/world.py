@@ -35,7 +35,7 @@ MARK = "SOAK_FOLDER"
 REPLICAS, LEASE_S, JOBS_AT_ONCE = 3, 3, 4
 BUCKET, OWN_BUCKET = "soak", "soak-own"
 """The bucket that jobs use with the credentials of the servers, and that of a tenant's connection."""
-SMALL_BYTES, STATE_BYTES = 48 << 20, 1 << 30
+SMALL_BYTES, STATE_BYTES = 48 << 20, 512 << 20
 """Sizes of the file systems that are filled: a destination, and the state folder of all replicas."""
 START_S = 60.0
 LOOK_S = 0.2
