@@ -139,15 +139,27 @@ def distributions(title: str, y: Axis, names: Sequence[str], groups: Sequence[Ma
     return _svg(figure)
 
 
-def bars(title: str, y: Axis, names: Sequence[str], groups: Sequence[Mapping[str, float]]) -> str:
-    """Return a plot with one bar per group and name, labelled with its value in percent."""
+def bars(
+    title: str,
+    y: Axis,
+    names: Sequence[str],
+    groups: Sequence[Mapping[str, float]],
+    spreads: Sequence[Mapping[str, float]] | None = None,
+) -> str:
+    """Return a plot with one bar per group and name, labelled with its value: shares in percent.
+
+    `spreads` are how far the error mark of each bar reaches up and down.
+    """
     figure, (ax,) = _figure(1)
     kinds = list(groups[0])
     width = 0.8 / len(kinds)
     for number, kind in enumerate(kinds):
         at = [n + width * (number + 0.5) - 0.4 for n in range(len(groups))]
-        drawn = ax.bar(at, [group[kind] for group in groups], width * 0.92, color=ROUTES[number], label=kind)
-        ax.bar_label(drawn, [f"{group[kind]:.0%}" for group in groups], fontsize=8)
+        reach = None if spreads is None else [spread[kind] for spread in spreads]
+        heights = [group[kind] for group in groups]
+        drawn = ax.bar(at, heights, width * 0.92, yerr=reach, capsize=3, color=ROUTES[number], label=kind)
+        shown = ".0%" if y.label.startswith("share") else ".2f"
+        ax.bar_label(drawn, [format(height, shown) for height in heights], fontsize=8)
     _set_groups(ax, title, y, names)
     return _svg(figure)
 

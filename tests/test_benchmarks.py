@@ -149,8 +149,16 @@ def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:
         for cell in taas.cells()
     ]
     written = taas_page.page_of(rows)
-    assert "| service, asymmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.94 |" in written.text
-    assert "| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.46 |" in written.text
+    price = "$0.00100 to $0.00128 | $0.09100 to $0.09128"
+    assert f"| service, asymmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | {price} | 1.94 |" in written.text
+    assert f"| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | {price} | 1.46 |" in written.text
     assert "| 100% | 50% | 1.50 | +0% |" in written.text
     assert "| xlarge | small | 1.50 | +0% | 47% |" in written.text
-    assert set(written.plots) == {"taas-fig4.svg", "taas-fig10.svg"}
+    assert set(written.plots) == {f"taas-fig{number}.svg" for number in range(4, 13)}
+
+
+def test_the_page_of_the_service_benchmark_states_the_spread_of_the_rounds() -> None:
+    point = {"figure": "fig7", "option": taas.MULTI_ROUTE, "x": 0, "elapsed_s": [9.0]}
+    rates = ([2.0, 4.0], [3.0, 5.0], [4.0, 6.0])
+    rows = [{**point, "key": f"fig7/{number}", "windows_mbps": [list(pair)]} for number, pair in enumerate(rates)]
+    assert "| multi-route | 4.00 ± 1.00 | +0% | +0% | 37% ± 10 |" in taas_page.page_of(rows).text

@@ -1,29 +1,21 @@
-"""The page of the benchmark: tables beside the paper's words, plots, and prices and energy from the measured times."""
+"""The page of the benchmark: tables and plots beside the paper's words."""
 
 from __future__ import annotations
 
 import datetime
-import statistics
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from benchmarks.acceleration.page import Page, wrapped
-from benchmarks.plots import Frame, line_plot
-from benchmarks.taas import run, world
+from benchmarks.taas import drawings, run, world
+from benchmarks.taas.prices import Times, price_plots, price_section
+from benchmarks.taas.rows import Figure, Row, elapsed_s, fewest_windows, rate_mbps, rounds_of, rows_at, variation
 from benchmarks.tables import machine
-from tradewind.market.energy import energy_ratio
-from tradewind.market.margins import PAPER_RATIOS, TimeRatios, e2e_usd, least_extra_nodes, margin, umr_usd
-from tradewind.market.money import exact
 
 PAGE_FILE = "taas.md"
-MACHINE_USD_PER_HOUR, OUTBOUND_USD_PER_GB = exact("0.10"), exact("0.09")
-"""As in `tradewind market margins`."""
-LARGEST_GB = run.VOLUMES_GB[-1]
 LOADS = dict(zip(run.SHARES, ("none", "40%", "100%", "100%, with priority"), strict=True))
-
-Row = Mapping[str, Any]
+OPTIONS = (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)
+VARIATION = "variation of 1 s rates"
 
 
 def page_of(rows: Sequence[Row]) -> Page:
@@ -37,13 +29,14 @@ def page_of(rows: Sequence[Row]) -> Page:
         "fig9": _load,
         "fig10": _volumes,
     }
-    parts = [_head(rows)]
-    parts += ["\n".join([*sections[name](found), ""]) for name, found in by_figure.items() if found]
-    plots = {}
-    if by_figure["fig4"]:
-        plots["taas-fig4.svg"] = _routes_plot(by_figure["fig4"])
-    if by_figure["fig10"]:
-        plots["taas-fig10.svg"] = _volumes_plot(by_figure["fig10"])
+    parts, plots = [_head(rows)], dict[str, str]()
+    for name, found in by_figure.items():
+        if found:
+            parts.append("\n".join([*sections[name](found), ""]))
+            plots |= drawings.plots_of(name, found)
+    if times := _times(by_figure["fig10"]):
+        parts.append("\n".join([*price_section(times), ""]))
+        plots |= price_plots(times)
     return Page("\n".join(parts), plots)
 
 
@@ -57,14 +50,18 @@ def write(page: Page, folder: Path) -> None:
 def _head(rows: Sequence[Row]) -> str:
     about = machine()
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    counts = {figure: sorted(_repetitions(rows, figure)) for figure in run.FIGURES}
-    rounds = "; ".join(f"{name} {_range(count)}" for name, count in counts.items() if count)
+    counts = {figure: rounds_of([row for row in rows if row["figure"] == figure]) for figure in run.FIGURES}
+    rounds = "; ".join(f"{name} {_range(*count)}" for name, count in counts.items() if count[1])
+    loads = [float(row["load"]) for row in rows if "load" in row]
     said = (
         f"{today}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}: {len(rows)} valid runs. "
-        f"Repetitions of each point: {rounds}. A run during which the emulator was late does not count. "
-        f"A run of Figs. 4 to 9 has at least {_fewest_windows(rows)} windows of 1 s for each application. "
-        "End to end is in Figs. 4 and 7: the difference shows what one repetition is worth."
+        f"Rounds: {rounds}. A run during which the emulator was late does not count. "
+        f"A run of Figs. 4 to 9 has at least {fewest_windows([row for row in rows if row['figure'] != 'fig10'])} "
+        "windows of 1 s for each application. Figures are the mean of the rounds ± their standard deviation; bands "
+        "and marks of the plots are the same."
     )
+    if loads:
+        said += f" Other work kept the host busy: its load was {min(loads):.0f} to {max(loads):.0f}."
     made = (
         f"Two sites in the [emulated WAN](../reference/sky.md), {world.WIDE_RTT_MS:.0f} ms apart. A wide-area link "
         f"carries {world.ROUTE_MBPS:g} Mbit/s on average; its rate is drawn again every {world.REDRAW_S:g} s, from "
@@ -76,47 +73,13 @@ def _head(rows: Sequence[Row]) -> str:
         "and how the options differ. Data goes from memory to memory. "
         f"1 GB of the paper is {run.BYTES_PER_GB / 1e6:g} MB here."
     )
-    left = (
-        "The paper's numbers are those in its text; its plots have none. The larger destination of Fig. 4 is in Fig. 5."
-    )
+    left = "The paper's numbers are those in its text; its plots have none."
     title = ["# Measured: the transfer service of the paper", "", "Output of `python -m benchmarks.taas`."]
     return "\n".join([*title, "", wrapped(said), "", wrapped(made), "", wrapped(left), ""])
 
 
-def _fewest_windows(rows: Sequence[Row]) -> int:
-    return min((len(windows) for row in rows if row["figure"] != "fig10" for windows in row["windows_mbps"]), default=0)
-
-
-def _repetitions(rows: Sequence[Row], figure: str) -> set[int]:
-    mine = [row["key"].rsplit("/", 1)[0] for row in rows if row["figure"] == figure]
-    return {mine.count(key) for key in mine}
-
-
-def _range(counts: Sequence[int]) -> str:
-    return f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-
-
-def _at(rows: Sequence[Row], option: str, x: float) -> list[Row]:
-    return [row for row in rows if row["option"] == option and row["x"] == x]
-
-
-def _windows(rows: Sequence[Row]) -> list[float]:
-    return [rate for row in rows for windows in row["windows_mbps"] for rate in windows]
-
-
-def _mbps(rows: Sequence[Row]) -> float:
-    windows = _windows(rows)
-    return statistics.fmean(windows) if windows else 0.0
-
-
-def _variation(rows: Sequence[Row]) -> float:
-    """Return the coefficient of variation of the windows: standard deviation over mean."""
-    windows = _windows(rows)
-    return statistics.stdev(windows) / statistics.fmean(windows) if len(windows) > 1 else 0.0
-
-
-def _elapsed_s(rows: Sequence[Row]) -> float:
-    return statistics.fmean(elapsed_s for row in rows for elapsed_s in row["elapsed_s"])
+def _range(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -124,194 +87,152 @@ def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [head, "|---|" + "---:|" * (len(columns) - 1), *("| " + " | ".join(row) + " |" for row in cells)]
 
 
-def _section(title: str, paper: str, table: Sequence[str]) -> list[str]:
-    return [f"## {title}", "", wrapped(f"Paper: {paper}"), "", *table]
+def _section(title: str, paper: str, table: Sequence[str], note: str, *plots: str) -> list[str]:
+    lines = [f"## {title}", "", wrapped(f"Paper: {paper}"), "", *table]
+    if note:
+        lines += ["", wrapped(note)]
+    for plot in plots:
+        lines += ["", plot]
+    return lines
 
 
 def _routes(rows: Sequence[Row]) -> list[str]:
-    one = _mbps(_at(rows, run.MULTI_ROUTE, 1))
+    one = rate_mbps(rows_at(rows, run.MULTI_ROUTE, 1))
     cells = []
     for routes in run.ROUTES:
-        mine = _at(rows, run.MULTI_ROUTE, routes)
-        if mine and one:
-            rate = _mbps(mine)
-            cells.append([f"{routes}", f"{rate:.2f}", f"{rate / one:.2f}", f"{_variation(mine):.0%}"])
+        mine, larger = rows_at(rows, run.MULTI_ROUTE, routes), rows_at(rows, run.SMALL_TO_LARGE, routes)
+        rate, other = rate_mbps(mine), rate_mbps(larger)
+        if rate and one:
+            varies, other_varies = variation(mine), variation(larger)
+            cell = [f"{routes}", rate.shown(2), f"{rate.mean / one.mean:.2f}", other.shown(2) if other else ""]
+            cells.append([*cell, *(each.percent() if each else "" for each in (varies, other_varies))])
     paper = (
-        "the rate of a user's own routes grows ever less with each one and is bounded, not by the destination; the "
-        "coefficient of variation falls as routes are added."
+        "the rate of a user's own routes grows ever less with each one, to about three times that of one, and is "
+        "bounded, but not by the destination: a larger one gives a similar rate. The coefficient of variation falls as "
+        "routes are added."
     )
-    columns = ["routes, with the direct one", "rate [Mbit/s]", "times one route", "variation of 1 s rates"]
-    title = "Figs. 4 and 6: number of routes"
-    return [*_section(title, paper, _table(columns, cells)), "", "![rate over routes](taas-fig4.svg)"]
-
-
-def _routes_plot(rows: Sequence[Row]) -> str:
-    known = [routes for routes in run.ROUTES if _at(rows, run.MULTI_ROUTE, routes)]
-    lines = {"measured": [_mbps(_at(rows, run.MULTI_ROUTE, routes)) for routes in known]}
-    limit = (world.ROUTE_MBPS * world.AGGREGATE, "mean of the pool")
-    return line_plot(Frame("Rate over routes", "routes", "Mbit/s", limit=limit), known, lines)
+    columns = ["routes, with the direct one", "rate, small destination [Mbit/s]", "times one route"]
+    columns += ["rate, xlarge destination [Mbit/s]", f"{VARIATION}, small", f"{VARIATION}, xlarge"]
+    return _section(
+        "Figs. 4 and 6: number of routes",
+        paper,
+        _table(columns, cells),
+        "",
+        "![rate over routes](taas-fig4.svg)",
+        "![variation over routes](taas-fig6.svg)",
+    )
 
 
 def _types(rows: Sequence[Row]) -> list[str]:
     smallest = next(iter(world.TYPES))
-    base = _mbps(_at(rows, f"{smallest} to {smallest}", world.TYPED_EXTRA_NODES))
+    base = rate_mbps(rows_at(rows, f"{smallest} to {smallest}", run.TYPED_NODES))
     cells = []
     for sender in world.TYPES:
         for receiver in world.TYPES:
-            mine = _at(rows, f"{sender} to {receiver}", world.TYPED_EXTRA_NODES)
-            if mine and base:
-                rate = _mbps(mine)
-                cells.append([sender, receiver, f"{rate:.2f}", f"{rate / base - 1:+.0%}", f"{_variation(mine):.0%}"])
+            mine = rows_at(rows, f"{sender} to {receiver}", run.TYPED_NODES)
+            rate, varies = rate_mbps(mine), variation(mine)
+            if rate and base and varies:
+                cells.append([sender, receiver, rate.shown(2), rate.relative(base), varies.percent()])
     paper = (
         "with 3 extra nodes of the sender's type, larger machines at the sender or at the destination do not raise the "
         "rate: it depends on the paths between the sites."
     )
-    columns = ["sender and its nodes", "destination", "rate [Mbit/s]", "to small machines", "variation of 1 s rates"]
+    columns = ["sender and its nodes", "destination", "rate [Mbit/s]", "to small machines", VARIATION]
     note = (
-        f"{world.TYPED_EXTRA_NODES} own nodes and the direct route. As in the paper, the largest machine has "
+        f"{run.TYPED_NODES} own nodes and the direct route. As in the paper, the largest machine has "
         f"{max(world.TYPES.values())} times the network card of a small one, whose card carries {world.WITHIN_SITE} "
         "wide-area links. The types have no cores or memory of their own: all nodes share this computer's."
     )
-    return [*_section("Fig. 5: types of machines", paper, _table(columns, cells)), "", wrapped(note)]
+    title = "Fig. 5: types of machines"
+    return _section(title, paper, _table(columns, cells), note, "![rate by types of machines](taas-fig5.svg)")
 
 
 def _options(rows: Sequence[Row]) -> list[str]:
-    names = (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)
-    own = _mbps(_at(rows, run.MULTI_ROUTE, 0))
+    own = rate_mbps(rows_at(rows, run.MULTI_ROUTE, 0))
+    stated = {run.END_TO_END: "-67%", run.MULTI_ROUTE: "+0%", run.ASYMMETRIC: "-16%", run.SYMMETRIC: "about +0%"}
     cells = []
-    for name in names:
-        mine = _at(rows, name, 0)
-        if mine and own:
-            rate = _mbps(mine)
-            cells.append([name, f"{rate:.2f}", f"{rate / own - 1:+.0%}", f"{_variation(mine):.0%}"])
+    for name in OPTIONS:
+        mine = rows_at(rows, name, 0)
+        rate, varies = rate_mbps(mine), variation(mine)
+        if rate and own and varies:
+            cells.append([name, rate.shown(2), rate.relative(own), stated[name], varies.percent()])
     paper = (
         "the asymmetric service is about 16% slower than a user's own routes, because of its load balancer and its "
-        "distance from the sender; the symmetric one makes up for it. 5 nodes per service."
+        "distance from the sender; the symmetric one makes up for it. 5 nodes per service. A user's own routes are "
+        "three times as fast as end to end."
     )
-    columns = ["option", "rate [Mbit/s]", "to multi-route", "variation of 1 s rates"]
+    columns = ["option", "rate [Mbit/s]", "to multi-route", "paper", VARIATION]
     note = (
         "Our source spreads chunks over the routes by itself: there is no balancer in the path, so its cost is not "
         f"measured. Multi-route has {run.EXTRA_NODES} own nodes and the direct route."
     )
-    return [*_section("Fig. 7: options between sites", paper, _table(columns, cells)), "", wrapped(note)]
+    title = "Fig. 7: options between sites"
+    return _section(title, paper, _table(columns, cells), note, "![rate by option](taas-fig7.svg)")
 
 
 def _concurrency(rows: Sequence[Row]) -> list[str]:
     cells = []
     for name in (run.ASYMMETRIC, run.SYMMETRIC, run.OWN_NODE):
-        rates = {count: _mbps(_at(rows, name, count)) for count in run.APPLICATIONS if _at(rows, name, count)}
-        base = _mbps(_at(rows, run.ASYMMETRIC if name == run.OWN_NODE else name, 1))
+        base = rate_mbps(rows_at(rows, run.ASYMMETRIC if name == run.OWN_NODE else name, 1))
         if base:
-            found = [
-                f"{rates[count]:.2f} ({rates[count] / base - 1:+.0%})" if count in rates else ""
-                for count in run.APPLICATIONS
-            ]
-            cells.append([name, *found])
+            rates = [rate_mbps(rows_at(rows, name, count)) for count in run.APPLICATIONS]
+            cells.append([name, *(f"{rate.shown(2)} ({rate.relative(base)})" if rate else "" for rate in rates)])
     paper = (
         "with 5 applications on 5 nodes each is at most 25% slower than one alone, and the symmetric service loses "
         "more than the asymmetric one."
     )
-    columns = ["service", *(f"{count} application{'s' if count > 1 else ''} [Mbit/s]" for count in run.APPLICATIONS)]
+    columns = ["rate of an application [Mbit/s]", *(f"{count}" for count in run.APPLICATIONS)]
     note = (
-        "In brackets: to one application with all nodes. Each application has its own links and its own pool, and the "
-        "network cards of the nodes are not full. So only the work of the nodes is shared, and this is the favourable "
-        "case. If all applications shared one pool, each would get its part of it. A node of one's own is one route."
+        "Columns are numbers of applications; in brackets: to one application with all nodes. Each application has its "
+        "own links and its own pool, and the network cards of the nodes are not full. So only the work of the nodes is "
+        "shared, and this is the favourable case. If all applications shared one pool, each would get its part of it. "
+        "A node of one's own is one route."
     )
-    return [*_section("Fig. 8: concurrent applications", paper, _table(columns, cells)), "", wrapped(note)]
+    title = "Fig. 8: concurrent applications"
+    return _section(title, paper, _table(columns, cells), note, "![rate over applications](taas-fig8.svg)")
 
 
 def _load(rows: Sequence[Row]) -> list[str]:
-    idle = _mbps(_at(rows, run.MULTI_ROUTE, 1.0))
+    idle = rate_mbps(rows_at(rows, run.MULTI_ROUTE, 1.0))
     cells = []
     for share, name in LOADS.items():
-        mine = _at(rows, run.MULTI_ROUTE, share)
-        if mine and idle:
-            cells.append([name, f"{share:.0%}", f"{_mbps(mine):.2f}", f"{_mbps(mine) / idle - 1:+.0%}"])
+        rate = rate_mbps(rows_at(rows, run.MULTI_ROUTE, share))
+        if rate and idle:
+            cells.append([name, f"{share:.0%}", rate.shown(2), rate.relative(idle)])
     paper = "computation on the 4 extra nodes makes a user's own transfer 20 to 50% slower."
     note = (
         "The load is emulated: the gateways of the extra nodes are stopped for the rest of each turn, as a scheduler "
         "does; the kernel's TCP runs on. The direct route is not used."
     )
     columns = ["load of the nodes", "time left to the gateway", "rate [Mbit/s]", "to idle nodes"]
-    return [*_section("Fig. 9: load of the user's nodes", paper, _table(columns, cells)), "", wrapped(note)]
+    title = "Fig. 9: load of the user's nodes"
+    return _section(title, paper, _table(columns, cells), note, "![rate by load](taas-fig9.svg)")
 
 
-def _times(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    names = (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)
-    return {
-        name: {volume: _elapsed_s(_at(rows, name, volume)) for volume in run.VOLUMES_GB if _at(rows, name, volume)}
-        for name in names
-    }
+def _times(rows: Sequence[Row]) -> Times:
+    """Return the mean time of each option and volume; nothing unless all were measured."""
+    times = {name: {volume: elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB} for name in OPTIONS}
+    found = {name: {volume: one.mean for volume, one in mine.items() if one} for name, mine in times.items()}
+    return found if all(len(mine) == len(run.VOLUMES_GB) for mine in found.values()) else {}
 
 
 def _volumes(rows: Sequence[Row]) -> list[str]:
-    times = _times(rows)
-    cells = [
-        [name, *(f"{mine[volume]:.1f}" if volume in mine else "" for volume in run.VOLUMES_GB)]
-        for name, mine in times.items()
-    ]
+    cells = []
+    for name in OPTIONS:
+        times = [elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB]
+        cells.append([name, *(time.shown(1) if time else "" for time in times), _total(rows, name)])
     paper = (
         "the service is up to 20% slower than a user's own routes and twice as fast as end to end; section V uses a = "
         "3 and b = 2.5."
     )
-    columns = ["option", *(f"{volume} GB [s]" for volume in run.VOLUMES_GB)]
-    lines = _section("Fig. 10: volumes", paper, _table(columns, cells))
-    lines += ["", "![time over volume](taas-fig10.svg)"]
-    if all(len(mine) == len(run.VOLUMES_GB) for mine in times.values()):
-        lines += ["", *_prices({name: sum(mine.values()) for name, mine in times.items()})]
-    return lines
+    columns = ["option", *(f"{volume} GB [s]" for volume in run.VOLUMES_GB), "all volumes, to multi-route"]
+    return _section("Fig. 10: volumes", paper, _table(columns, cells), "", "![time over volume](taas-fig10.svg)")
 
 
-def _volumes_plot(rows: Sequence[Row]) -> str:
-    lines = {name: [mine.get(volume, "") for volume in run.VOLUMES_GB] for name, mine in _times(rows).items()}
-    return line_plot(Frame("Time over volume", "volume of the paper [GB]", "seconds"), run.VOLUMES_GB, lines)
-
-
-def _prices(times: Mapping[str, float]) -> list[str]:
-    """Return costs, margins and energy from the times of all volumes together."""
-    e2e, umr = exact(times[run.END_TO_END]), exact(times[run.MULTI_ROUTE])
-    cells = []
-    for name, nodes in ((run.ASYMMETRIC, 1), (run.SYMMETRIC, 2)):
-        ratios = TimeRatios(e2e / umr, e2e / exact(times[name]))
-        cells.append([name, *_price_cells(ratios, nodes)])
-    cells.append(["the paper's a = 3, b = 2.5", *_price_cells(PAPER_RATIOS, 1)])
-    columns = [
-        "times of",
-        "a",
-        "b",
-        "c",
-        "least N",
-        f"margin, N = {run.EXTRA_NODES} [C]",
-        "energy of users over the service",
-    ]
-    paper = (
-        "costs of machines end to end are the lower bound, those of multi-route the upper one; users' own machines "
-        "take twice the energy of the service."
-    )
-    ratios = TimeRatios(e2e / umr, e2e / exact(times[run.ASYMMETRIC]))
-    hours = umr / 3600
-    relative = umr_usd(hours, run.EXTRA_NODES, MACHINE_USD_PER_HOUR) / e2e_usd(hours, ratios, MACHINE_USD_PER_HOUR)
-    note = (
-        f"From the times of all volumes together, by `tradewind.market`; C is the price of a machine for an hour. The "
-        "energy is that of as many service nodes at each site as applications. Machines cost "
-        f"{float(relative):.2f} times as much by multi-route as end to end (7/6 = 1.17 with the paper's ratios). "
-        f"Outbound traffic costs the same by each option: "
-        f"{LARGEST_GB} GB cost ${float(OUTBOUND_USD_PER_GB * LARGEST_GB):.2f} at "
-        f"${float(OUTBOUND_USD_PER_GB):.2f} per GB. Prices per GB are in [the calculated page](market.md): scaled "
-        "rates give none."
-    )
-    return [*_section("Figs. 11 to 13, and energy", paper, _table(columns, cells)), "", wrapped(note)]
-
-
-def _price_cells(ratios: TimeRatios, nodes_per_application: int) -> list[str]:
-    bounds = margin(ratios, run.EXTRA_NODES, 1)
-    energy = energy_ratio(1, run.EXTRA_NODES, nodes_per_application, Fraction(ratios.service_per_umr))
-    shown = f"{float(bounds.lower_usd):.2f} to {float(bounds.upper_usd):.2f}{' (empty)' if bounds.is_empty else ''}"
-    return [
-        f"{float(ratios.e2e_per_umr):.2f}",
-        f"{float(ratios.e2e_per_service):.2f}",
-        f"{float(ratios.service_per_umr):.2f}",
-        f"{least_extra_nodes(ratios)}",
-        shown,
-        f"{float(energy):.2f}",
-    ]
+def _total(rows: Sequence[Row], option: str) -> str:
+    times: Mapping[str, list[Figure | None]] = {
+        name: [elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB]
+        for name in (option, run.MULTI_ROUTE)
+    }
+    mine, own = (sum(time.mean for time in times[name] if time) for name in (option, run.MULTI_ROUTE))
+    return f"{mine / own:.2f}" if all(times[option]) and all(times[run.MULTI_ROUTE]) else ""

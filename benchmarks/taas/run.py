@@ -15,7 +15,6 @@ from benchmarks.measure import load
 from benchmarks.taas.transfers import size_for, transfer
 from benchmarks.taas.world import (
     AGGREGATE,
-    TYPED_EXTRA_NODES,
     TYPES,
     Route,
     asymmetric,
@@ -30,14 +29,13 @@ from tradewind.errors import SkyInvalid, TradewindError
 from tradewind.sky.running import Sky
 
 FIGURES = ("fig4", "fig5", "fig7", "fig8", "fig9", "fig10")
-TYPED_FIGURE = "fig5"
-"""The figure whose nodes have types, in a sky of its own."""
 END_TO_END, MULTI_ROUTE = "end to end", "multi-route"
 ASYMMETRIC, SYMMETRIC, OWN_NODE = "service, asymmetric", "service, symmetric", "service, one node each"
-EXTRA_NODES, LOADED_NODES = 5, 4
-"""A user's own nodes: as many as the paper's service has, and those of its Fig. 9."""
+SMALL_TO_LARGE = "small to xlarge"
+EXTRA_NODES, LOADED_NODES, TYPED_NODES = 5, 4, 3
+"""A user's own nodes: as many as the paper's service has, those of its Fig. 9, and those of its Fig. 5."""
 ROUTES = (1, 2, 3, 4, 6, 8)
-APPLICATIONS = (1, 3, 5)
+APPLICATIONS = (1, 2, 3, 4, 5)
 SHARES = (1.0, 0.6, 0.5, 0.25)
 """Parts of the time that relays may run: idle nodes, a load of 40%, of 100%, and of 100% with priority."""
 VOLUMES_GB = (30, 60, 90, 120)
@@ -57,6 +55,8 @@ class Cell:
     applications: Sequence[Sequence[Route]]
     size_bytes: int
     share: float = 1.0
+    is_typed: bool = False
+    """Its nodes have types. They are in a sky of their own."""
 
     def key(self, round_: int) -> str:
         """Return what identifies a run of this cell."""
@@ -75,6 +75,10 @@ def cells() -> list[Cell]:
         Cell("fig4", MULTI_ROUTE, routes, [multi_route(routes - 1)], size_for(SECONDS, min(routes, AGGREGATE)))
         for routes in ROUTES
     ]
+    for count in ROUTES:
+        size_bytes = size_for(SECONDS, min(count, AGGREGATE))
+        between = [typed_routes("small", "xlarge", count - 1)]
+        made.append(Cell("fig4", SMALL_TO_LARGE, count, between, size_bytes, is_typed=True))
     for name, routes in options.items():
         made.append(Cell("fig7", name, 0, [routes], size_for(SECONDS, min(len(routes), AGGREGATE))))
     made += [
@@ -90,9 +94,9 @@ def cells() -> list[Cell]:
         made.append(Cell("fig8", OWN_NODE, count, [asymmetric(app, [app]) for app in apps], size_for(SECONDS, 1)))
     for sender in TYPES:
         for receiver in TYPES:
-            routes = typed_routes(sender, receiver)
+            between = [typed_routes(sender, receiver, TYPED_NODES)]
             size_bytes = size_for(SECONDS, AGGREGATE)
-            made.append(Cell(TYPED_FIGURE, f"{sender} to {receiver}", TYPED_EXTRA_NODES, [routes], size_bytes))
+            made.append(Cell("fig5", f"{sender} to {receiver}", TYPED_NODES, between, size_bytes, is_typed=True))
     loaded = multi_route(LOADED_NODES)[1:]
     made += [Cell("fig9", MULTI_ROUTE, share, [loaded], size_for(SECONDS, AGGREGATE), share) for share in SHARES]
     return made
@@ -124,7 +128,7 @@ def _chosen(figures: Sequence[str], quick: bool) -> list[Cell]:
 def _rows(wanted: Sequence[Cell], done: set[str], rounds: int) -> Iterator[dict[str, Any]]:
     left = [(cell, round_) for round_ in range(rounds) for cell in wanted if cell.key(round_) not in done]
     for made, is_typed in ((network, False), (typed_network, True)):
-        mine = [(cell, round_) for cell, round_ in left if (cell.figure == TYPED_FIGURE) == is_typed]
+        mine = [(cell, round_) for cell, round_ in left if cell.is_typed == is_typed]
         if not mine:
             continue
         with Sky.up(made()) as sky:

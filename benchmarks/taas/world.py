@@ -40,8 +40,8 @@ SERVICE_NODES = 5
 EXTRA_NODES = 7
 TYPES = {"small": 1, "xlarge": 8}
 """Types of machines, with their network card relative to a small one's (the paper, section IV-A)."""
-TYPED_EXTRA_NODES = 3
-"""Extra nodes of each type: those of the paper's Fig. 5."""
+TYPED_EXTRA_NODES = {"small": EXTRA_NODES, "xlarge": 3}
+"""Extra nodes by type. The paper's subscription allowed no more than 3 of the larger one."""
 CONNECTIONS = 4
 """Connections of each hop."""
 
@@ -105,25 +105,28 @@ def _links() -> Links:
 def _typed_nodes() -> dict[str, int]:
     nodes: dict[str, int] = {}
     for kind, times in TYPES.items():
-        names = (f"{kind}source", f"{kind}sink", *(f"{kind}extra{number}" for number in range(TYPED_EXTRA_NODES)))
-        nodes |= dict.fromkeys(names, times)
+        nodes |= dict.fromkeys((f"{kind}source", f"{kind}sink", *_typed_extra(kind)), times)
     return nodes
 
 
 def _typed_links() -> Links:
     links: Links = []
     for sender, times in TYPES.items():
-        extra = [f"{sender}extra{number}" for number in range(TYPED_EXTRA_NODES)]
+        extra = _typed_extra(sender)
         links += [(f"{sender}source", node, EXTRA_RTT_MS, WITHIN_SITE * times) for node in extra]
         for receiver in TYPES:
             links += [(node, f"{receiver}sink", WIDE_RTT_MS, 1.0) for node in (f"{sender}source", *extra)]
     return links
 
 
-def typed_routes(sender: str, receiver: str) -> list[Route]:
-    """Return the direct route and those over all extra nodes, which have the sender's type."""
+def _typed_extra(kind: str) -> list[str]:
+    return [f"{kind}extra{number}" for number in range(TYPED_EXTRA_NODES[kind])]
+
+
+def typed_routes(sender: str, receiver: str, extra_nodes: int) -> list[Route]:
+    """Return the direct route and those over so many extra nodes, which have the sender's type."""
     source, sink = f"{sender}source", f"{receiver}sink"
-    return [[source, sink], *([source, f"{sender}extra{number}", sink] for number in range(TYPED_EXTRA_NODES))]
+    return [[source, sink], *([source, node, sink] for node in _typed_extra(sender)[:extra_nodes])]
 
 
 def end_to_end(app: int = 0) -> list[Route]:

@@ -1,6 +1,7 @@
 """`tradewind market`: its tables, its documents and its errors. The page of results shows what it prints."""
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "market.md"
 
 
 @pytest.mark.parametrize(
-    "words", [["margins"], ["simulate", "--seed", "1"], ["simulate", "--seed", "1", "--load", "2"]], ids=" ".join
+    "words",
+    [
+        ["margins"],
+        ["simulate", "--seed", "1"],
+        ["simulate", "--seed", "1", "--load", "2"],
+        ["simulate", "--seeds", "6"],
+    ],
+    ids=" ".join,
 )
 def test_the_page_of_results_shows_what_is_printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["market", *words]) == 0
@@ -39,9 +47,26 @@ def test_a_simulation_as_a_document_is_the_same_each_time(capsys: pytest.Capture
     assert [entry["name"] for entry in document["without_service"]] == ["direct", "e2e", "umr", "own choice"]
 
 
+def test_several_seeds_have_a_mean_and_a_standard_deviation(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["market", "simulate", "--hours", "24", "--tenants", "4", "--json"]
+    assert main([*words, "--seed", "4", "--seeds", "2"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    assert both["seeds"] == [4, 5]
+    revenues = []
+    for seed in ("4", "5"):
+        assert main([*words, "--seed", seed]) == 0
+        revenues.append(json.loads(capsys.readouterr().out)["tariffs"][0]["revenue_usd"])
+    assert both["tariffs"][0]["revenue_usd"] == {
+        "mean": pytest.approx(statistics.fmean(revenues)),
+        "stdev": pytest.approx(statistics.stdev(revenues)),
+    }
+    assert both["without_service"][-1]["cost_to_own_choice"] == {"mean": 1.0, "stdev": 0.0}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
+        (["simulate", "--seeds", "0"], 2, "error: the number of seeds is from 1 to 100"),
         (["simulate", "--extra-nodes", "3"], 1, "error: no price is possible"),
         (["margins", "--seed", "1"], 2, "error: --seed is only for market simulate"),
         (["simulate", "--hours", "0"], 2, "error: a simulation has 1 to"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder
-from tradewind.engine.grid_export import grid_csv, grid_rows
+from tradewind.engine.grid_export import HISTORY_COLUMNS, grid_csv, grid_rows, history_rows
 from tradewind.model.region import Region
 
 LINK = Region("aws", "us-east-1"), Region("gcp", "us-east1")
@@ -30,5 +30,9 @@ def test_observed_rates_have_a_history_and_name_no_transfer(tmp_path: Path) -> N
     assert {key: one for key, one in after.items() if key != name} == {
         key: one for key, one in before.items() if key != name
     }
-    table = list(csv.DictReader(grid_csv([row])))
+    table = list(csv.DictReader(grid_csv([row.columns()])))
     assert (table[0]["src"], float(table[0]["gbps"])) == (row.src, row.gbps)
+    history = list(csv.DictReader(grid_csv(history_rows(after.values()), HISTORY_COLUMNS)))
+    assert [(one["src"], one["date"], float(one["gbps"])) for one in history] == [
+        (row.src, today, each["gbps"]) for each in row.history
+    ]

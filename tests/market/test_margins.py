@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tradewind.errors import EmptyMargin, UsageError
-from tradewind.market.energy import energy_ratio, service_energy_wh, umr_energy_wh
+from tradewind.market.energy import energy_ratio, energy_use, service_energy_wh, umr_energy_wh
 from tradewind.market.margins import (
     PAPER_RATIOS,
     TimeRatios,
@@ -109,3 +109,27 @@ def test_the_energy_ratio_has_the_short_form_of_equation_4(seed: int) -> None:
 def test_no_energy_ratio_without_applications() -> None:
     with pytest.raises(UsageError):
         energy_ratio(0, 5, 1, Fraction(1))
+
+
+def test_the_energy_of_transfers_that_overlap() -> None:
+    hours = [
+        (Fraction(0), Fraction(2)),
+        (Fraction(1), Fraction(3)),
+        (Fraction(5), Fraction(6)),
+        (Fraction(9), Fraction(9)),
+    ]
+    used = energy_use(hours, Fraction(10), service_nodes=3, extra_nodes=5, service_per_umr=Fraction(6, 5))
+    assert (used.transfers, used.transfer_hours, used.busy_hours) == (3, 5, 4)
+    node_wh = Fraction(405, 2)
+    assert used.service_wh == (2 * 5 + 3 * 4) * node_wh
+    assert used.idle_wh == 3 * 6 * node_wh
+    assert used.users_wh == 7 * 5 * node_wh / Fraction(6, 5)
+
+
+def test_the_energy_of_equal_transfers_at_once_is_that_of_the_paper() -> None:
+    ratio = PAPER_RATIOS.service_per_umr
+    spans = [(Fraction(0), ratio)] * 4
+    used = energy_use(spans, ratio, service_nodes=4, extra_nodes=5, service_per_umr=ratio)
+    assert used.ratio == energy_ratio(4, 5, 4, ratio)
+    assert used.service_wh == service_energy_wh(4, 4, Fraction(1), ratio)
+    assert energy_use([], ratio, service_nodes=4, extra_nodes=5, service_per_umr=ratio).ratio is None

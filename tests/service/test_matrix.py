@@ -40,6 +40,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/invoices/{invoice_id}"): "audit:read",
     ("GET", "/v1/grid"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
+    ("GET", "/v1/market/energy"): "tenants",
     ("GET", "/v1/market/auctions"): "jobs:read",
     ("GET", "/v1/market/lots"): "jobs:read",
     ("GET", "/v1/market/bids"): "jobs:read",

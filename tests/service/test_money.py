@@ -299,12 +299,39 @@ def test_the_grid_has_sources_and_formats(admin: httpx.Client) -> None:
     assert parquet.read_table(io.BytesIO(file.content)).num_rows == len(rows)
 
 
+def test_the_history_of_the_grid_is_a_table_of_its_own(admin: httpx.Client) -> None:
+    table = admin.get("/v1/grid", params={"history": True, "format": "csv"})
+    assert table.text.splitlines()[0] == "src,dst,date,gbps,at_least"
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = admin.get("/v1/grid", params={"history": True, "format": "parquet"})
+    found = parquet.read_table(io.BytesIO(file.content))
+    assert found.column_names == table.text.splitlines()[0].split(",")
+    assert found.num_rows == len(table.text.splitlines()) - 1
+
+
 def test_the_market_has_a_price_now(admin: httpx.Client) -> None:
     found = admin.get("/v1/market").json()
     bounds = found["margins"][5]["usd_per_hour"]
     assert bounds[0] <= found["now"]["usd_per_hour"] <= bounds[1]
     empty = admin.get("/v1/market", params={"extra_nodes": 3}).json()
     assert empty["now"]["usd_per_hour"] is None
+
+
+def test_the_energy_of_a_month_is_that_of_its_jobs(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/market/energy").json()
+    with tenant_of(server, admin, "warm") as warm:
+        job_id = submit(warm, "warm", server.data / "source", server.data / "warm", recursive=True).json()["id"]
+        until(warm, job_id, "done")
+        assert warm.get("/v1/market/energy").status_code == 403
+    now = admin.get("/v1/market/energy", params={"service_nodes": 0}).json()
+    assert now["month"] == time.strftime("%Y-%m", time.gmtime()) and not now["final"]
+    assert now["transfers"] > before["transfers"]
+    assert 0 < now["busy_hours"] <= now["transfer_hours"]
+    assert now["service_kwh"] == pytest.approx(now["transfer_hours"] * 2 * 0.2025)
+    assert now["ratio"] == pytest.approx(7 / (2 * 1.2))
+    past = admin.get("/v1/market/energy", params={"month": "2001-02", "service_nodes": 1}).json()
+    assert past["final"] and past["ratio"] is None
+    assert past["idle_kwh"] == pytest.approx(28 * 24 * 0.2025)
 
 
 def test_a_tier_that_costs_nothing_counts_towards_the_next_one(server: Server, admin: httpx.Client) -> None:

@@ -19,16 +19,17 @@ margins shows the range for each number of extra machines, the costs, and the en
 
 simulate lets tenants choose between the service and machines of their own, with a fixed price, a price that follows the
 utilisation, and an auction of each hour. It shows revenue, utilisation, the tenants' cost and the energy. The same seed
-gives the same result."""
+gives the same result; --seeds shows the mean and the standard deviation of several."""
 USAGE = "[OPTION]… margins | simulate"
 EXAMPLES = """\
   tradewind market margins
   tradewind market margins --extra-nodes 8 --machine-price 0.25USD
   tradewind market simulate --seed 7
+  tradewind market simulate --seeds 6
   tradewind market simulate --seed 7 --hours 720 --tenants 40 --load 1.5 --json"""
 
 #: Options of `simulate` alone, by their names in the engine.
-SIMULATE_ONLY = ("seed", "hours", "tenants", "load")
+SIMULATE_ONLY = ("seed", "seeds", "hours", "tenants", "load")
 DEFAULT_SEED = 1
 
 
@@ -43,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--outbound-price", metavar="USD", type=typed(parse_usd), help="price of a GB of traffic (default 0.09USD)"
     )
     parser.add_argument("--seed", metavar="S", type=int, help=f"simulate: seed (default {DEFAULT_SEED})")
+    parser.add_argument("--seeds", metavar="N", type=int, help="simulate: number of seeds, from --seed on")
     parser.add_argument("--hours", metavar="H", type=int, help="simulate: hours (default 168)")
     parser.add_argument("--tenants", metavar="N", type=int, help="simulate: number of tenants (default 20)")
     parser.add_argument(
@@ -67,8 +69,10 @@ def run(args: Namespace) -> int:
         from tradewind.engine.market import market_margins
 
         return _show(args, market_margins(**_given(prices)))
-    from tradewind.engine.market import simulate_market
+    from tradewind.engine.market import simulate_market, simulate_seeds
 
+    if args.seeds is not None:
+        return _show(args, simulate_seeds(**{"seed": DEFAULT_SEED, **_given(size | prices)}))
     return _show(args, simulate_market(**{"seed": DEFAULT_SEED, **_given(size | prices)}))
 
 

@@ -1,13 +1,14 @@
 """The grid as rows: the rate of each link with its source, its confidence, and the transfers that it was learned from.
 
-The rows have no sizes, times or ids of transfers, so that those of different users can be shown to all.
+As tables, the links and the history of their rates are two files. The rows have no sizes, times or ids of transfers, so
+that those of different users can be shown to all.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tradewind.catalog.ageing import age_weight
@@ -17,10 +18,11 @@ from tradewind.model.catalog import Link
 from tradewind.model.origin import Origin
 from tradewind.model.records import dataclass
 
-__all__ = ["COLUMNS", "GridRow", "grid_csv", "grid_parquet", "grid_rows"]
+__all__ = ["COLUMNS", "HISTORY_COLUMNS", "GridRow", "grid_csv", "grid_parquet", "grid_rows", "history_rows"]
 
-#: Columns of the tables. JSON also has the history.
+#: Columns of the table of links, and of that of their history. In JSON, each link has its history.
 COLUMNS = ("src", "dst", "gbps", "rtt_ms", "kind", "source", "date", "confidence", "transfers")
+HISTORY_COLUMNS = ("src", "dst", "date", "gbps", "at_least")
 #: Confidence in a figure of today, by its kind: observed, stated by somebody, or calculated. Halves with its half-life.
 CONFIDENCE = {"measured": 1.0, "learned": 0.9, "imported": 0.7, "published": 0.7, "modelled": 0.3}
 CONFIDENCE_OTHER = 0.3
@@ -66,26 +68,34 @@ def grid_rows(state_dir: str) -> tuple[GridRow, ...]:
     )
 
 
-def grid_csv(rows: Sequence[GridRow]) -> Iterator[str]:
+def history_rows(rows: Iterable[GridRow]) -> list[dict[str, Any]]:
+    """Return a row for each rate that a transfer has observed, by link, oldest first."""
+    return [{"src": row.src, "dst": row.dst, **each} for row in rows for each in row.history]
+
+
+def grid_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> Iterator[str]:
     """Yield the rows as CSV, with a header."""
     import csv
     import io
 
     text = io.StringIO()
     writer = csv.writer(text)
-    for line in (COLUMNS, *(row.columns().values() for row in rows)):
+    for line in (columns, *([row[name] for name in columns] for row in rows)):
         writer.writerow(line)
         yield text.getvalue()
         text.seek(0)
         text.truncate()
 
 
-def grid_parquet(rows: Sequence[GridRow]) -> bytes:
+def grid_parquet(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> bytes:
     """Return the rows as a Parquet file. Raises ImportError without pyarrow."""
     import pyarrow
     from pyarrow import parquet
 
-    table = pyarrow.table({name: [getattr(row, name) for row in rows] for name in COLUMNS})
+    kinds = {"gbps": pyarrow.float64(), "rtt_ms": pyarrow.float64(), "confidence": pyarrow.float64()}
+    kinds |= {"transfers": pyarrow.int64(), "at_least": pyarrow.bool_()}
+    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in columns])
+    table = pyarrow.table({name: [row[name] for row in rows] for name in columns}, schema=schema)
     out = pyarrow.BufferOutputStream()
     parquet.write_table(table, out)
     content: bytes = out.getvalue().to_pybytes()

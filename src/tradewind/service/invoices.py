@@ -17,7 +17,7 @@ from tradewind.model.document import to_document
 from tradewind.service.database import database_unix_ms
 from tradewind.service.money_tables import charges
 
-__all__ = ["INVOICE_ID", "csv_of", "invoice_months", "invoice_of"]
+__all__ = ["INVOICE_ID", "csv_of", "invoice_months", "invoice_of", "month_start_ms"]
 
 #: Month and tenant.
 INVOICE_ID = r"^[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9][a-z0-9-]{0,62}$"
@@ -35,7 +35,7 @@ def invoice_months(connection: Connection, tenant: str) -> list[dict[str, Any]]:
         return []
     now_ms = database_unix_ms(connection)
     found, (year, month) = [], time.gmtime(last_ms / 1000)[:2]
-    while _start_ms(year, month + 1) > first_ms:
+    while month_start_ms(year, month + 1) > first_ms:
         text = f"{year:04}-{month:02}"
         if _charges(connection, tenant, year, month, limit=1):
             found.append(_entry(tenant, text, now_ms))
@@ -81,8 +81,8 @@ def _charges(
         select(charges)
         .where(
             charges.c.tenant == tenant,
-            charges.c.at_unix_ms >= _start_ms(year, month),
-            charges.c.at_unix_ms < _start_ms(year, month + 1),
+            charges.c.at_unix_ms >= month_start_ms(year, month),
+            charges.c.at_unix_ms < month_start_ms(year, month + 1),
         )
         .order_by(charges.c.number)
         .limit(limit)
@@ -93,7 +93,7 @@ def _charges(
     )
 
 
-def _start_ms(year: int, month: int) -> int:
+def month_start_ms(year: int, month: int) -> int:
     """Return the start of a month, in UTC; month 13 is the next January."""
     years, before = divmod(month - 1, MONTHS)
     return calendar.timegm((year + years, before + 1, 1, 0, 0, 0)) * 1000

@@ -1,4 +1,4 @@
-"""`/v1/market`: the range of the service's price, its price now, and the energy."""
+"""`/v1/market`: the range of the service's price, its price now, and the energy; also that of a month's jobs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
 
 from tradewind.engine.market import EXTRA_NODES_MAX, MACHINE_USD_PER_HOUR, OUTBOUND_USD_PER_GB, market_margins
 from tradewind.market.energy import energy_ratio
 from tradewind.market.margins import PAPER_RATIOS, margin
 from tradewind.market.money import exact
 from tradewind.market.tariff import utilisation_price
+from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender, needs
+from tradewind.service.energy import energy_of_month
 from tradewind.service.tables import ACTIVE
 
 __all__ = ["router"]
@@ -20,12 +23,35 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/market", tags=["market"])
 READ = needs("jobs:read")
 Usd = Annotated[float, Query(ge=0, le=1e6)]
+ExtraNodes = Annotated[int, Query(ge=0, le=EXTRA_NODES_MAX)]
+#: Most nodes of a service in an energy report.
+SERVICE_NODES_MAX = 100_000
+
+
+class EnergyView(BaseModel):
+    """Energy of a month's jobs by the service, and of the same ones by users' own machines.
+
+    A node takes 202.5 W. `service_kwh` has two nodes for each active job, and the service nodes while any job is
+    active; `idle_kwh` has the service nodes for the rest of the month. Multi-route takes 1/1.2 of the time.
+    """
+
+    month: str
+    final: bool
+    transfers: int
+    transfer_hours: float
+    busy_hours: float
+    service_nodes: int
+    extra_nodes: int
+    service_kwh: float
+    idle_kwh: float
+    users_kwh: float
+    ratio: float | None
 
 
 @router.get("")
 def market(
     request: Request,
-    extra_nodes: Annotated[int, Query(ge=0, le=EXTRA_NODES_MAX)] = 5,
+    extra_nodes: ExtraNodes = 5,
     machine_usd_per_hour: Annotated[float, Query(gt=0, le=1e6)] = MACHINE_USD_PER_HOUR,
     outbound_usd_per_gb: Usd = OUTBOUND_USD_PER_GB,
     sender: Sender = READ,
@@ -54,3 +80,21 @@ def market(
             "energy_ratio": None if ratio is None else float(ratio),
         },
     }
+
+
+@router.get("/energy", response_model=EnergyView)
+def energy(
+    request: Request,
+    month: Annotated[str | None, Query(pattern=r"^(19[7-9]|20[0-9]|21[0-9])[0-9]-(0[1-9]|1[0-2])$")] = None,
+    service_nodes: Annotated[int | None, Query(ge=0, le=SERVICE_NODES_MAX)] = None,
+    extra_nodes: ExtraNodes = 5,
+    sender: Sender = TENANTS,
+) -> dict[str, Any]:
+    """Show the energy of all jobs in a month (UTC), by default this month until now.
+
+    `service_nodes` is by default the limit on jobs, `--jobs`.
+    """
+    service = request.app.state.service
+    nodes = service.settings.jobs_max if service_nodes is None else service_nodes
+    with service.database.read() as connection:
+        return energy_of_month(connection, month, nodes, extra_nodes)
