@@ -11,6 +11,7 @@ use crate::node::parcel::{Coded, Parcel};
 use crate::node::reply::ANSWERS_WAITING_MAX;
 use crate::node::seal;
 use crate::node::work::{Entry, Failure, Fetch, Manifest, Proof, SinkReply, SourceTask};
+use socket2::SockRef;
 use std::collections::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// More than the sockets of a hop accept before the other side reads.
 const BODY_BYTES: usize = 12 << 20;
+/// So short that a body does not pass in a few polls.
+const SHORT_BUFFER_BYTES: usize = 512 << 10;
 /// Ends the test if the relay hangs; nothing else depends on it.
 const HANG: Duration = Duration::from_secs(60);
 
@@ -203,6 +206,7 @@ async fn bytes_for_a_lost_connection_do_not_get_into_the_next_request() {
 /// ended before, and the answer that the asker got.
 async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Reply>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    SockRef::from(&listener).set_recv_buffer_size(SHORT_BUFFER_BYTES).unwrap();
     let address = listener.local_addr().unwrap();
     let sending = tokio::spawn(async move {
         let tcp = TcpStream::connect(address).await.unwrap();
@@ -230,6 +234,7 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
 async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connection() {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    SockRef::from(&listener).set_recv_buffer_size(SHORT_BUFFER_BYTES).unwrap();
     let address = listener.local_addr().unwrap();
     let (whole_in, mut whole) = mpsc::unbounded_channel();
     let downstream = downstream(listener, whole_in);
