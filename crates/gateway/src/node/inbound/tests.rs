@@ -24,7 +24,7 @@ use tradewind_wire::{Fault, RequestId, RouteId};
 /// More than the sockets of a hop accept before the other side reads.
 const BODY_BYTES: usize = 12 << 20;
 /// So short that a body does not pass in a few polls.
-const SHORT_BUFFER_BYTES: usize = 512 << 10;
+const SHORT_BUFFER_BYTES: usize = 128 << 10;
 /// Ends the test if the relay hangs; nothing else depends on it.
 const HANG: Duration = Duration::from_secs(60);
 
@@ -210,6 +210,7 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
     let address = listener.local_addr().unwrap();
     let sending = tokio::spawn(async move {
         let tcp = TcpStream::connect(address).await.unwrap();
+        SockRef::from(&tcp).set_send_buffer_size(SHORT_BUFFER_BYTES).unwrap();
         let mut above = Connection::open(tcp.into(), &Security::Plain, hello("above"), "here").await.unwrap();
         let coded = coded(request);
         // Fails when the relay drops its side.
