@@ -25,6 +25,7 @@ from testbed.servers.process import free_port, guarded
 
 RELAYS = (0, 1, 2)
 CONNECTIONS = (1, 8, 64)
+CONGESTION_CONTROL = "cubic"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:
     port = str(free_port())
     server = [program, "--server", "--one-off", "--bind", "127.0.0.1", "--port", port]
     client = [program, "--client", "127.0.0.1", "--port", port, "--parallel", str(connections)]
-    client += ["--bytes", str(load.size_bytes)]
+    # As hops inside one host.
+    client += ["--bytes", str(load.size_bytes), "--congestion", CONGESTION_CONTROL]
     return _with_server(server, client, sizes.timeout_s, port)
 
 

@@ -1,7 +1,8 @@
 """``splice``: what a relay would cost if the kernel moved the bytes from one socket to the other.
 
 One process sends over loopback, one relays, one receives; each is one thread that only makes system calls. The relay
-copies through a buffer, or splices through a pipe of that length. Ours copies (docs/benchmarks.md).
+copies through a buffer, or splices through a pipe of that length. Ours splices. The congestion control is the machine's
+default, or CUBIC, which hops inside one host have (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 END_BYTES = 1 << 20
 """Buffer of the sender and of the receiver."""
 BUFFERS_BYTES = (256 << 10, 1 << 20)
+CONTROLS = ("default", "cubic")
 
 
 class Cost(NamedTuple):
@@ -34,16 +36,21 @@ class Cost(NamedTuple):
 def run_splice(quick: bool) -> tuple[str, dict[str, Any]]:
     """Return the table as Markdown, and its rows."""
     volume_bytes, rounds = (QUICK_VOLUME_BYTES, QUICK_ROUNDS) if quick else (VOLUME_BYTES, ROUNDS)
-    ways = [(name, move, length) for length in BUFFERS_BYTES for name, move in (("copy", _copy), ("splice", _splice))]
+    moves = {"copy": _copy, "splice": _splice}
+    ways = [(control, length, name) for control in CONTROLS for length in BUFFERS_BYTES for name in moves]
     # Each round runs every way, so that a change of the machine's speed meets all of them.
-    costs = [[_relay(move, length, volume_bytes) for _, move, length in ways] for _ in range(rounds)]
-    rows = [
-        {"way": name, "buffer_kib": length >> 10, **_middle(each, volume_bytes)}
-        for (name, _, length), each in zip(ways, zip(*costs, strict=True), strict=True)
+    costs = [
+        [_relay(moves[name], length, control, volume_bytes) for control, length, name in ways] for _ in range(rounds)
     ]
-    lines = ["| relay | buffer KiB | relay CPU-s/GB | all three CPU-s/GB | GB/s |", "|---|---:|---:|---:|---:|"]
+    rows = [
+        {"control": control, "way": name, "buffer_kib": length >> 10, **_middle(each, volume_bytes)}
+        for (control, length, name), each in zip(ways, zip(*costs, strict=True), strict=True)
+    ]
+    lines = ["| congestion control | relay | buffer KiB | relay CPU-s/GB | all three CPU-s/GB | GB/s |"]
+    lines.append("|---|---|---:|---:|---:|---:|")
     lines += [
-        f"| {row['way']} | {row['buffer_kib']:,} | {row['relay']:.3f} | {row['all']:.3f} | {row['gb_per_s']:.2f} |"
+        f"| {row['control']} | {row['way']} | {row['buffer_kib']:,} | {row['relay']:.3f} | {row['all']:.3f} "
+        f"| {row['gb_per_s']:.2f} |"
         for row in rows
     ]
     return "\n".join(lines) + "\n", {"volume_bytes": volume_bytes, "rounds": rounds, "rows": rows}
@@ -58,16 +65,16 @@ def _middle(costs: Sequence[Cost], volume_bytes: int) -> dict[str, float]:
     }
 
 
-def _relay(move: Callable[[int, int, int], None], buffer_bytes: int, volume_bytes: int) -> Cost:
+def _relay(move: Callable[[int, int, int], None], buffer_bytes: int, control: str, volume_bytes: int) -> Cost:
     """Move the volume through a relay."""
     with socket.create_server(("127.0.0.1", 0)) as entry, socket.create_server(("127.0.0.1", 0)) as end:
 
         def relay() -> None:
-            with entry.accept()[0] as before, socket.create_connection(end.getsockname()) as after:
+            with entry.accept()[0] as before, _connect(end.getsockname(), control) as after:
                 move(before.fileno(), after.fileno(), buffer_bytes)
 
         begun_s = _now_s()
-        parts = (lambda: _send(entry.getsockname(), volume_bytes), relay, lambda: _receive(end, volume_bytes))
+        parts = (lambda: _send(entry.getsockname(), control, volume_bytes), relay, lambda: _receive(end, volume_bytes))
         children = [fork(part) for part in parts]
         spent_s = [_end(child) for child in children]
         return Cost(spent_s[1], sum(spent_s), _now_s() - begun_s)
@@ -81,9 +88,18 @@ def _end(child: int) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _send(address: tuple[str, int], volume_bytes: int) -> None:
+def _connect(address: tuple[str, int], control: str) -> socket.socket:
+    connection = socket.socket()
+    if control != "default":
+        # Later would be too late: a connection that has begun to pace goes on with it.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+    connection.connect(address)
+    return connection
+
+
+def _send(address: tuple[str, int], control: str, volume_bytes: int) -> None:
     block = memoryview(bytes(END_BYTES))
-    with socket.create_connection(address) as connection:
+    with _connect(address, control) as connection:
         for _ in range(volume_bytes // END_BYTES):
             connection.sendall(block)
 

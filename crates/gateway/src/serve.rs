@@ -16,8 +16,10 @@ use crate::enrol::{Candidate, JoinError};
 use crate::join::{self, NotJoined};
 use crate::join_again;
 use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
+use crate::net::never_pace_loopback;
 use crate::stores::{DelegatedStores, RealStores, Stores};
 use crate::tls::{Identity, TlsError, machine_clock};
+use socket2::SockRef;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -222,7 +224,7 @@ impl Bound {
                 return Err(ServeError::PlainBeyondLoopback(address));
             }
         }
-        let data_listener = args.data.map(bind_tcp).transpose()?;
+        let data_listener = args.data.map(bind_data_port).transpose()?;
         let control = match (control, &identity) {
             (ControlAddress::Unix(path), _) => {
                 let (listener, file) = listen_unix(path)?;
@@ -241,7 +243,7 @@ impl Bound {
         let address = |text: &str| {
             text.parse().map_err(|_| JoinError::Document(format!("{text:?} is not an address of the form ip:port")))
         };
-        let data_listener = document.data.as_deref().map(|text| bind_tcp(address(text)?)).transpose()?;
+        let data_listener = document.data.as_deref().map(|text| bind_data_port(address(text)?)).transpose()?;
         let control = match &document.control {
             JoinControl::Listen { address: text } => BoundControl::Joining(bind_tcp(address(text)?)?, candidate),
             JoinControl::Call { owner } => BoundControl::Calling(owner.clone(), candidate),
@@ -383,6 +385,12 @@ impl BoundControl {
             }
         }
     }
+}
+
+fn bind_data_port(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listener = bind_tcp(address)?;
+    never_pace_loopback(SockRef::from(&listener), address.ip());
+    Ok(listener)
 }
 
 fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {

@@ -1,6 +1,7 @@
 //! Reads and writes whole frames over a connection.
 
 use super::handshake::ConnectionError;
+use super::splice::Pipe;
 use super::stream::{ReadSide, WriteSide};
 use bytes::{Buf, BytesMut};
 use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, FrameError, HEADER_BYTES, Head, Header, Kind};
@@ -18,6 +19,15 @@ pub enum Incoming {
         /// Number of bytes that follow in the same `Data` frame.
         more: usize,
         /// True if this completes the body.
+        last: bool,
+    },
+    /// The next bytes of the request's body are in the reader's pipe. Only after [`FrameReader::begin_splicing`].
+    Piped {
+        /// Their number.
+        length: usize,
+        /// As in [`Incoming::Piece`].
+        more: usize,
+        /// As in [`Incoming::Piece`].
         last: bool,
     },
     /// The request that began last will not be finished.
@@ -50,9 +60,13 @@ impl FrameReader {
                 return Ok(incoming);
             }
             let has_more = match self.data {
-                Some((left, ends_body)) => match self.side.body(left).await? {
-                    Some(bytes) => return Ok(self.piece(bytes, left, ends_body)),
-                    None => false,
+                Some((left, ends_body)) => match self.side.splice(left).await? {
+                    Some(0) => false,
+                    Some(length) => return Ok(self.piped(length, left, ends_body)),
+                    None => match self.side.body(left).await? {
+                        Some(bytes) => return Ok(self.piece(bytes, left, ends_body)),
+                        None => false,
+                    },
                 },
                 None => self.side.control(&mut self.plain).await?,
             };
@@ -103,6 +117,29 @@ impl FrameReader {
         self.data = (more > 0).then_some((more, ends_body));
         Incoming::Piece { bytes, more, last: ends_body && more == 0 }
     }
+
+    /// As [`FrameReader::piece`], with `length` bytes that are in the pipe.
+    fn piped(&mut self, length: usize, left: usize, ends_body: bool) -> Incoming {
+        let more = left - length;
+        self.data = (more > 0).then_some((more, ends_body));
+        Incoming::Piped { length, more, last: ends_body && more == 0 }
+    }
+
+    /// Returns long pieces of bodies in a pipe from now on, where the kernel can move them to another socket. Each must
+    /// be taken out of the pipe before the next call of [`FrameReader::next`].
+    pub fn begin_splicing(&mut self) {
+        self.side.begin_splicing();
+    }
+
+    /// Returns all bytes of bodies from now on. Bytes in the pipe are lost.
+    pub fn end_splicing(&mut self) {
+        self.side.end_splicing();
+    }
+
+    /// Returns the pipe, which there is after [`Incoming::Piped`].
+    pub fn pipe(&mut self) -> Option<&mut Pipe> {
+        self.side.pipe()
+    }
 }
 
 /// Writes frames. Not cancel-safe: if a write was dropped, drop the connection.
@@ -134,7 +171,7 @@ impl FrameWriter {
 
     /// Writes the queued frames.
     pub async fn flush(&mut self) -> Result<(), ConnectionError> {
-        self.write(&[]).await
+        self.write(&[], false).await
     }
 
     /// Writes a frame.
@@ -153,7 +190,26 @@ impl FrameWriter {
 
     /// Writes the next bytes of a `Data` frame, of which `more` follow in further calls.
     pub async fn part_of_data(&mut self, bytes: &[u8], more: usize) -> Result<(), ConnectionError> {
-        let length = bytes.len() + more;
+        self.begin_part(bytes.len(), more);
+        self.write(bytes, more > 0).await
+    }
+
+    /// As [`FrameWriter::part_of_data`], with the bytes that are in a pipe.
+    pub async fn piped_part_of_data(&mut self, pipe: &mut Pipe, more: usize) -> Result<(), ConnectionError> {
+        self.begin_part(pipe.held(), more);
+        self.side.write_pipe(&self.scratch, pipe, more > 0).await?;
+        self.scratch.clear();
+        Ok(())
+    }
+
+    /// Returns whether bytes in a pipe can be written.
+    pub fn splices(&self) -> bool {
+        self.side.splices()
+    }
+
+    /// Queues the header of a `Data` frame, unless one has begun.
+    fn begin_part(&mut self, part_bytes: usize, more: usize) {
+        let length = part_bytes + more;
         if self.data_left == 0 {
             let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length };
             self.scratch.extend_from_slice(&header.encode());
@@ -161,7 +217,6 @@ impl FrameWriter {
             debug_assert_eq!(self.data_left, length, "a frame has the length that its header announced");
         }
         self.data_left = more;
-        self.write(bytes).await
     }
 
     /// Returns how many bytes the `Data` frame being written still lacks; 0 between frames.
@@ -173,12 +228,12 @@ impl FrameWriter {
     pub async fn pad_data(&mut self) -> Result<(), ConnectionError> {
         match std::mem::take(&mut self.data_left) {
             0 => Ok(()),
-            missing => self.write(&vec![0; missing]).await,
+            missing => self.write(&vec![0; missing], false).await,
         }
     }
 
-    async fn write(&mut self, body: &[u8]) -> Result<(), ConnectionError> {
-        self.side.write_all(&self.scratch, body).await?;
+    async fn write(&mut self, body: &[u8], more: bool) -> Result<(), ConnectionError> {
+        self.side.write_all(&self.scratch, body, more).await?;
         self.scratch.clear();
         Ok(())
     }

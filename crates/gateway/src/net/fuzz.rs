@@ -154,6 +154,7 @@ fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
                 }
             }
             Ok(Incoming::GiveUp) => story.push(format!("given up after {:?}", std::mem::take(&mut body))),
+            Ok(Incoming::Piped { .. }) => unreachable!("only a socket fills a pipe"),
             Ok(Incoming::Frame(frame)) => story.push(format!("{frame:?}")),
             Err(error) => {
                 assert!(!matches!(error, ConnectionError::Io(_)), "{error}");

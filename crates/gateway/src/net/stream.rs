@@ -5,6 +5,7 @@
 
 use super::link::{LinkReader, LinkWriter};
 use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, RECORD_WIRE_BYTES_MAX, Sealer};
+use super::splice::Pipe;
 use bytes::{Buf, BufMut, BytesMut};
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,6 +20,10 @@ const READ_BUFFER_BYTES: usize = 2 * DATA_WIRE_BYTES_MAX + (4 << 10);
 const CONTROL_BUFFER_BYTES: usize = 2 * RECORD_WIRE_BYTES_MAX;
 /// Inside of a frame, a buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
 const READ_ROOM_BYTES_MIN: usize = 64 << 10;
+/// Most bytes that a relay reads outside of a frame: a head and a header. What it reads of a body it must copy.
+const SPLICING_READ_BYTES_MAX: usize = 4 << 10;
+/// Shorter rests of a frame are copied, which costs less than two further system calls.
+const SPLICE_BYTES_MIN: usize = 32 << 10;
 /// Most records collected before they are written to the socket.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
@@ -31,11 +36,13 @@ pub(super) struct ReadSide {
     arrived: BytesMut,
     carries_bodies: bool,
     is_closed: bool,
+    /// Where bodies pass on their way to another socket; `None` if they are read.
+    pipe: Option<Pipe>,
 }
 
 impl ReadSide {
     pub(super) fn new(socket: LinkReader, opener: Option<Opener>) -> Self {
-        Self { socket, opener, arrived: BytesMut::new(), carries_bodies: false, is_closed: false }
+        Self { socket, opener, arrived: BytesMut::new(), carries_bodies: false, is_closed: false, pipe: None }
     }
 
     /// Returns whether control frames are in records.
@@ -79,6 +86,43 @@ impl ReadSide {
         Ok(Some(self.arrived.split_to(bytes_left.min(self.arrived.len()))))
     }
 
+    /// Lets bodies pass through a pipe from now on, if this is a socket and there is a pipe.
+    pub(super) fn begin_splicing(&mut self) {
+        let has_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.held() == 0);
+        if !has_pipe {
+            self.pipe = self.socket.tcp().and_then(|_| Pipe::new().ok());
+        }
+    }
+
+    /// Reads bodies from now on. Bytes in the pipe are lost.
+    pub(super) fn end_splicing(&mut self) {
+        self.pipe = None;
+    }
+
+    /// Returns the pipe, if bodies pass through one.
+    pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {
+        self.pipe.as_mut()
+    }
+
+    /// Moves the next bytes of a body into the pipe, if that is the way for the `bytes_left` that the current `Data` frame
+    /// still lacks. Returns how many, 0 at the end of the stream; `None` if they must be read. Cancel-safe.
+    pub(super) async fn splice(&mut self, bytes_left: usize) -> io::Result<Option<usize>> {
+        let moved = match (&mut self.pipe, self.socket.tcp()) {
+            (Some(pipe), Some(tcp)) if self.arrived.is_empty() && bytes_left >= SPLICE_BYTES_MIN => {
+                pipe.fill(tcp, bytes_left).await
+            }
+            _ => return Ok(None),
+        };
+        match moved {
+            // This kernel cannot do it.
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                self.end_splicing();
+                Ok(None)
+            }
+            moved => moved.map(Some),
+        }
+    }
+
     /// Reads from the socket; returns false at the end of the stream. `frame_bytes` is what the current `Data` frame
     /// lacks, 0 outside of one.
     ///
@@ -88,6 +132,7 @@ impl ReadSide {
         let room = self.make_room(frame_bytes);
         let frames = room.saturating_sub(frame_bytes) / DATA_WIRE_BYTES_MAX * DATA_WIRE_BYTES_MAX;
         let limit = match frame_bytes + frames {
+            _ if self.pipe.is_some() => (frame_bytes + SPLICING_READ_BYTES_MAX).min(room),
             0 => room,
             whole => whole.min(room),
         };
@@ -96,7 +141,7 @@ impl ReadSide {
 
     /// Returns the room in the buffer, which is replaced if it has too little.
     fn make_room(&mut self, frame_bytes: usize) -> usize {
-        let (size, room_min) = match (self.carries_bodies, frame_bytes) {
+        let (size, room_min) = match (self.carries_bodies && self.pipe.is_none(), frame_bytes) {
             (false, _) => (CONTROL_BUFFER_BYTES, RECORD_WIRE_BYTES_MAX),
             (true, 0) => (READ_BUFFER_BYTES, DATA_WIRE_BYTES_MAX),
             (true, _) => (READ_BUFFER_BYTES, frame_bytes.min(READ_ROOM_BYTES_MIN)),
@@ -131,10 +176,10 @@ impl WriteSide {
     }
 
     /// Writes control frames, and the payload of the `Data` frame whose header ends them. Not cancel-safe: a connection
-    /// whose write was dropped must be closed.
-    pub(super) async fn write_all(&mut self, control: &[u8], body: &[u8]) -> io::Result<()> {
+    /// whose write was dropped must be closed. With `more`, further bytes of the frame follow at once.
+    pub(super) async fn write_all(&mut self, control: &[u8], body: &[u8], more: bool) -> io::Result<()> {
         let Some((sealer, wire)) = &mut self.sealer else {
-            return write_both(&mut self.socket, control, body).await;
+            return write_both(&mut self.socket, control, body, more).await;
         };
         wire.clear();
         for record in control.chunks(RECORD_PLAIN_BYTES_MAX) {
@@ -146,13 +191,30 @@ impl WriteSide {
             wire.resize(start + length, 0);
             sealer.seal(record, &mut wire[start..])?;
         }
-        write_both(&mut self.socket, wire, body).await
+        write_both(&mut self.socket, wire, body, more).await
+    }
+
+    /// Returns whether this is a socket, to which bytes of a pipe can be moved.
+    pub(super) fn splices(&self) -> bool {
+        self.socket.tcp().is_some()
+    }
+
+    /// As [`WriteSide::write_all`], with the bytes of a pipe as the payload.
+    pub(super) async fn write_pipe(&mut self, control: &[u8], pipe: &mut Pipe, more: bool) -> io::Result<()> {
+        if !control.is_empty() {
+            self.write_all(control, &[], true).await?;
+        }
+        match self.socket.tcp() {
+            Some(tcp) => pipe.drain(tcp, more).await,
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 
-async fn write_both(socket: &mut LinkWriter, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+async fn write_both(socket: &mut LinkWriter, mut head: &[u8], mut body: &[u8], more: bool) -> io::Result<()> {
     while !head.is_empty() || !body.is_empty() {
-        let written = socket.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]).await?;
+        let both = [IoSlice::new(head), IoSlice::new(body)];
+        let written = if more { socket.write_with_more(&both).await? } else { socket.write_vectored(&both).await? };
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

@@ -379,6 +379,7 @@ impl Reading {
         let incoming = self.next().await?;
         let (bytes, is_last) = match &incoming {
             Incoming::Piece { bytes, last, .. } => (bytes.len() as u64, *last),
+            Incoming::Piped { length, last, .. } => (*length as u64, *last),
             _ => (0, false),
         };
         let (now_ms, span_ms) = (self.freezes.clock().now_ms(), self.silence_max.as_millis() as u64);
@@ -395,6 +396,7 @@ impl Reading {
 
     /// Reads the body that has begun. Returns false if the sender aborted it.
     async fn body(&mut self, mut take: impl FnMut(BytesMut)) -> Result<bool, ConnectionError> {
+        self.reader.end_splicing();
         loop {
             match self.next_of_body().await? {
                 Incoming::Piece { bytes, last, .. } => {
@@ -459,29 +461,35 @@ enum Pumped {
 }
 
 async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
+    if sending.splices() {
+        incoming.reader.begin_splicing();
+    }
     loop {
-        match incoming.next_of_body().await? {
-            Incoming::Piece { bytes, more, last } => {
-                // The frame goes on as it came, so that all gateways of a route read and write as much at a time.
-                let busy_ms = incoming.now_ms();
-                let sent = sending.piece(&bytes, more).await;
-                incoming.was_busy(busy_ms);
-                if sent.is_err() {
-                    return Ok(Pumped::LostDownstream { ended: last });
-                }
-                if last {
-                    return Ok(Pumped::Whole);
-                }
-            }
+        // The frame goes on as it came, so that all gateways of a route read and write as much at a time.
+        let arrived = incoming.next_of_body().await?;
+        let busy_ms = incoming.now_ms();
+        let (sent, last) = match arrived {
+            Incoming::Piece { bytes, more, last } => (sending.piece(&bytes, more).await, last),
+            Incoming::Piped { length, more, last } => match incoming.reader.pipe() {
+                Some(pipe) => (sending.piped(pipe, length, more).await, last),
+                None => (Err(ConnectionError::Closed), last),
+            },
             Incoming::GiveUp => return Ok(Pumped::GivenUp),
             // Keeps the downstream connection alive while the upstream one stalls.
             Incoming::Frame(Frame::Ping(token)) => {
-                let busy_ms = incoming.now_ms();
                 drop(sending.frame(&Frame::Ping(token)).await);
-                incoming.was_busy(busy_ms);
+                (Ok(()), false)
             }
-            Incoming::Frame(Frame::Pong(_)) => {}
+            Incoming::Frame(Frame::Pong(_)) => (Ok(()), false),
             _ => return Err(ConnectionError::Peer("an unexpected frame came inside a body".to_owned())),
+        };
+        incoming.was_busy(busy_ms);
+        if sent.is_err() {
+            incoming.reader.end_splicing();
+            return Ok(Pumped::LostDownstream { ended: last });
+        }
+        if last {
+            return Ok(Pumped::Whole);
         }
     }
 }

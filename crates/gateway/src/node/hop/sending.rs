@@ -1,7 +1,7 @@
 //! Writes one request to a connection that is reserved for it.
 
 use super::{Hop, Outgoing, lost_downstream};
-use crate::net::{ConnectionError, FrameWriter};
+use crate::net::{ConnectionError, FrameWriter, Pipe};
 use crate::node::reply::verdict_of;
 use crate::node::seal::Sealing;
 use crate::node::throttle::Slot;
@@ -122,10 +122,26 @@ impl Sending<'_> {
     /// Writes bytes of the body. `more` follow in the same `Data` frame.
     pub async fn piece(&mut self, bytes: &[u8], more: usize) -> Result<(), ConnectionError> {
         self.lent.hop.guarded(&self.lent.outgoing, self.writer.part_of_data(bytes, more)).await?;
-        self.body_left = self.body_left.saturating_sub(bytes.len() as u64);
-        self.lent.sent_bytes += bytes.len() as u64;
-        self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.count(bytes.len() as u64);
         Ok(())
+    }
+
+    /// As [`Sending::piece`], with the `length` bytes that are in a pipe.
+    pub async fn piped(&mut self, pipe: &mut Pipe, length: usize, more: usize) -> Result<(), ConnectionError> {
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.piped_part_of_data(pipe, more)).await?;
+        self.count(length as u64);
+        Ok(())
+    }
+
+    /// Returns whether [`Sending::piped`] works on this connection.
+    pub fn splices(&self) -> bool {
+        self.writer.splices()
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.body_left = self.body_left.saturating_sub(bytes);
+        self.lent.sent_bytes += bytes;
+        self.lent.hop.counts.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Ends a completely written request: the connection is free for the next one.

@@ -11,6 +11,7 @@ use crate::node::parcel::{Coded, Parcel};
 use crate::node::reply::ANSWERS_WAITING_MAX;
 use crate::node::seal;
 use crate::node::work::{Entry, Failure, Fetch, Manifest, Proof, SinkReply, SourceTask};
+use socket2::SockRef;
 use std::collections::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -22,6 +23,8 @@ use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// More than the sockets of a hop accept before the other side reads.
 const BODY_BYTES: usize = 12 << 20;
+/// So short that a body does not pass in a few polls.
+const SHORT_BUFFER_BYTES: usize = 128 << 10;
 /// Ends the test if the relay hangs; nothing else depends on it.
 const HANG: Duration = Duration::from_secs(60);
 
@@ -84,13 +87,130 @@ fn downstream(listener: TcpListener, whole: mpsc::UnboundedSender<RequestId>) ->
     })
 }
 
+fn reading(reader: FrameReader) -> Reading {
+    let freezes = FreezeDetector::start(HANG, CancellationToken::new());
+    let liveness = Liveness::new(0, HANG.as_millis() as u64);
+    Reading { reader, freezes, liveness, heard_ms: 0, silence_max: HANG, advance: Advance::since(0) }
+}
+
+async fn next_head(incoming: &mut Reading) -> Head {
+    loop {
+        match incoming.next().await.unwrap() {
+            Incoming::Begin(head) => return head,
+            Incoming::Frame(Frame::Ping(_)) => {}
+            other => panic!("{other:?} before a head"),
+        }
+    }
+}
+
+/// A gateway above, and the reading side of a relay that is connected to it by TCP.
+async fn above_a_relay() -> (Connection, Reading) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let opening = tokio::spawn(async move {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        Connection::open(tcp.into(), &Security::Plain, hello("above"), "here").await.unwrap()
+    });
+    let (tcp, _) = listener.accept().await.unwrap();
+    let here = Connection::accept(tcp.into(), &Security::Plain, hello("here")).await.unwrap();
+    (opening.await.unwrap(), reading(here.reader))
+}
+
+/// A hop, and the gateway at its other end.
+async fn below_a_relay(stop: &CancellationToken) -> (Arc<Hop>, Connection) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hop = hop(listener.local_addr().unwrap(), "downstream", stop);
+    let (tcp, _) = listener.accept().await.unwrap();
+    (hop, Connection::accept(tcp.into(), &Security::Plain, hello("downstream")).await.unwrap())
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    (0..length).map(|index| ((index * 31) >> 3) as u8).collect()
+}
+
+/// Sends requests with bodies of these lengths.
+async fn send_bodies(mut above: Connection, lengths: &[usize]) -> Connection {
+    let like = coded(1).head;
+    for (index, length) in lengths.iter().enumerate() {
+        let head = Head { request: RequestId(index as u64), wire_bytes: *length as u64, ..like.clone() };
+        above.writer.queue(&Frame::Head(head));
+        above.writer.data(&noise(*length)).await.unwrap();
+        above.writer.frame(&Frame::Ping(1)).await.unwrap();
+    }
+    above
+}
+
+async fn next_body(reader: &mut FrameReader) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        if let Incoming::Piece { bytes, last, .. } = reader.next().await.unwrap() {
+            body.extend_from_slice(&bytes);
+            if last {
+                return body;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_all_lengths_pass_a_relay_unchanged() {
+    const LENGTHS: [usize; 7] = [1, 20_000, 40_000, 300_000, 3_000_000, 262_144, 5];
+    let stop = CancellationToken::new();
+    let (above, mut incoming) = above_a_relay().await;
+    let (hop, mut below) = below_a_relay(&stop).await;
+    let sending = tokio::spawn(async move { send_bodies(above, &LENGTHS).await });
+    let relaying = tokio::spawn(async move {
+        let (answers_in, _answers) = mpsc::unbounded_channel();
+        let reply = ReplyTo::memory(answers_in);
+        for _ in LENGTHS {
+            let head = next_head(&mut incoming).await;
+            relay(&hop, head, &mut incoming, &reply).await.unwrap();
+        }
+        assert!(incoming.reader.pipe().is_some(), "they were copied");
+        (incoming, hop)
+    });
+    for length in LENGTHS {
+        let body = tokio::time::timeout(HANG, next_body(&mut below.reader)).await.expect("it hangs");
+        assert!(body == noise(length), "a body of {length} bytes arrived as another");
+    }
+    let ended = tokio::join!(sending, relaying);
+    drop((ended.0.unwrap(), ended.1.unwrap()));
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn bytes_for_a_lost_connection_do_not_get_into_the_next_request() {
+    const LENGTHS: [usize; 2] = [BODY_BYTES, 700_000];
+    let stop = CancellationToken::new();
+    let (above, mut incoming) = above_a_relay().await;
+    let ((lost, mut ends), (hop, mut below)) = (below_a_relay(&stop).await, below_a_relay(&stop).await);
+    let sending = tokio::spawn(async move { send_bodies(above, &LENGTHS).await });
+    let (answers_in, _answers) = mpsc::unbounded_channel();
+    let reply = ReplyTo::memory(answers_in);
+    let head = next_head(&mut incoming).await;
+    let breaking = async {
+        while !matches!(ends.reader.next().await, Ok(Incoming::Piece { .. })) {}
+        drop(ends);
+    };
+    let (relayed, ()) = tokio::join!(relay(&lost, head, &mut incoming, &reply), breaking);
+    relayed.unwrap();
+    let head = next_head(&mut incoming).await;
+    let (relayed, body) = tokio::join!(relay(&hop, head, &mut incoming, &reply), next_body(&mut below.reader));
+    relayed.unwrap();
+    assert!(body == noise(LENGTHS[1]), "the next body arrived as another");
+    drop(sending.await.unwrap());
+    stop.cancel();
+}
+
 /// Sends one request over its own connection, and drops the relay's work on it after `polls`. Returns whether the work
 /// ended before, and the answer that the asker got.
 async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Reply>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    SockRef::from(&listener).set_recv_buffer_size(SHORT_BUFFER_BYTES).unwrap();
     let address = listener.local_addr().unwrap();
     let sending = tokio::spawn(async move {
         let tcp = TcpStream::connect(address).await.unwrap();
+        SockRef::from(&tcp).set_send_buffer_size(SHORT_BUFFER_BYTES).unwrap();
         let mut above = Connection::open(tcp.into(), &Security::Plain, hello("above"), "here").await.unwrap();
         let coded = coded(request);
         // Fails when the relay drops its side.
@@ -100,18 +220,8 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
     });
     let (tcp, _) = listener.accept().await.unwrap();
     let connection = Connection::accept(tcp.into(), &Security::Plain, hello("here")).await.unwrap();
-    let freezes = FreezeDetector::start(HANG, CancellationToken::new());
-    let liveness = Liveness::new(0, HANG.as_millis() as u64);
-    let advance = Advance::since(0);
-    let mut incoming =
-        Reading { reader: connection.reader, freezes, liveness, heard_ms: 0, silence_max: HANG, advance };
-    let head = loop {
-        match incoming.next().await.unwrap() {
-            Incoming::Begin(head) => break head,
-            Incoming::Frame(Frame::Ping(_)) => {}
-            other => panic!("{other:?} before a head"),
-        }
-    };
+    let mut incoming = reading(connection.reader);
+    let head = next_head(&mut incoming).await;
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
     let ended = DropAfter::new(polls, relay(hop, head, &mut incoming, &reply)).await;
@@ -125,6 +235,7 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
 async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connection() {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    SockRef::from(&listener).set_recv_buffer_size(SHORT_BUFFER_BYTES).unwrap();
     let address = listener.local_addr().unwrap();
     let (whole_in, mut whole) = mpsc::unbounded_channel();
     let downstream = downstream(listener, whole_in);
