@@ -5,7 +5,6 @@ process group and dies with the process that started it, even if that is killed.
 """
 
 from testbed.servers.azurite import azurite
-from testbed.servers.garage import garage
 from testbed.servers.gcs import gcs
 from testbed.servers.install import InstallError
 from testbed.servers.minio import minio
@@ -22,7 +21,6 @@ __all__ = [
     "Server",
     "ServerError",
     "azurite",
-    "garage",
     "gcs",
     "minio",
     "moto",

@@ -20,7 +20,6 @@ from testbed.servers import (
     Server,
     ServerError,
     azurite,
-    garage,
     gcs,
     minio,
     moto,
@@ -41,11 +40,10 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "s3rver": s3rver,
     "seaweedfs": seaweedfs,
     "minio": minio,
-    "garage": garage,
 }
 DEFAULT = ["versitygw"]
 #: Servers that only slow tests use. `make test` does not install them.
-SLOW = {"garage", "minio", "s3rver", "seaweedfs"}
+SLOW = {"minio", "s3rver", "seaweedfs"}
 #: Files that the stand-ins of clouds need. moto stands for AWS.
 CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 
