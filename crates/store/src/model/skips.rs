@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+type IsSkipped = dyn Fn(&str) -> bool + Send + Sync;
+
 /// The directories of whose content nothing matters, by their keys, which end in `/`. By default there are none.
 #[derive(Clone, Default)]
-pub struct Skips(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct Skips(Option<Arc<IsSkipped>>);
 
 impl Skips {
     /// Leaves out the directories for which `skips` returns true.
