@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 #: The shortest text that is printed, in words. Shorter strings are mostly names of fields and options.
 WORDS_MIN = 2
 RUST_LITERAL = re.compile(r'(?<![A-Za-z0-9_#])"((?:[^"\\]|\\.)*)"', re.DOTALL)
+RUST_QUOTE = re.compile(r"""'\\?"'""")
 RUST_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 RUST_TESTS = re.compile(r"^#\[cfg\((?:all\()?test\b.*", re.MULTILINE | re.DOTALL)
+RUST_TEST_FILE = re.compile(r"tests?\.rs$|/tests/|/drops\.rs$|/fuzz\.rs$")
 CONTINUED = re.compile(r"\\\n\s*")
 
 
@@ -49,7 +51,7 @@ def _part(part: ast.expr) -> str:
 def rust_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each string literal outside of comments and unit tests."""
     source = RUST_TESTS.sub("", path.read_text(encoding="utf-8"))
-    source = RUST_COMMENT.sub("", source)
+    source = RUST_QUOTE.sub("' '", RUST_COMMENT.sub("", source))
     for found in RUST_LITERAL.finditer(source):
         yield source.count("\n", 0, found.start()) + 1, CONTINUED.sub("", found[1])
 
@@ -70,7 +72,8 @@ def main() -> int:
     if not arguments.rust:
         files += sorted((ROOT / "src" / "tradewind").rglob("*.py"))
     if not arguments.python:
-        files += [path for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")) if path.name != "tests.rs"]
+        sources = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
+        files += [path for path in sources if not RUST_TEST_FILE.search(str(path.relative_to(ROOT)))]
     for path in files:
         texts = python_texts if path.suffix == ".py" else rust_texts
         for line, text in texts(path):

@@ -5,7 +5,7 @@ process group and dies with the process that started it, even if that is killed.
 """
 
 from testbed.servers.azurite import azurite
-from testbed.servers.garage import garage
+from testbed.servers.ceph import ceph
 from testbed.servers.gcs import gcs
 from testbed.servers.install import InstallError
 from testbed.servers.minio import minio
@@ -22,7 +22,7 @@ __all__ = [
     "Server",
     "ServerError",
     "azurite",
-    "garage",
+    "ceph",
     "gcs",
     "minio",
     "moto",

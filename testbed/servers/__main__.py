@@ -20,7 +20,7 @@ from testbed.servers import (
     Server,
     ServerError,
     azurite,
-    garage,
+    ceph,
     gcs,
     minio,
     moto,
@@ -41,11 +41,11 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "s3rver": s3rver,
     "seaweedfs": seaweedfs,
     "minio": minio,
-    "garage": garage,
+    "ceph": ceph,
 }
 DEFAULT = ["versitygw"]
 #: Servers that only slow tests use. `make test` does not install them.
-SLOW = {"garage", "minio", "s3rver", "seaweedfs"}
+SLOW = {"ceph", "minio", "s3rver", "seaweedfs"}
 #: Files that the stand-ins of clouds need. moto stands for AWS.
 CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -38,21 +38,6 @@ def go_program(name: str, module: str, version: str) -> Path:
         _run(["go", "install", f"{module}@{version}"], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
 
     return _once(f"{name}-{version}", build) / name
-
-
-def cargo_program(name: str, version: str, features: Iterable[str]) -> Path:
-    """Return the path of the program ``name``, built by ``cargo install name@version`` with these features alone."""
-
-    def build(folder: Path) -> None:
-        require("cargo")
-        command = ["cargo", "install", "--locked", "--quiet", "--version", version, "--root", str(folder)]
-        command += ["--no-default-features", "--features", ",".join(features), name]
-        # A test server need not be fast, and with little optimisation it builds sooner.
-        profile = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "1", "CARGO_PROFILE_RELEASE_LTO": "off"}
-        _run(command, {**profile, "CARGO_TARGET_DIR": str(folder / "target")})
-        shutil.rmtree(folder / "target")
-
-    return _once(f"{name}-{version}", build) / "bin" / name
 
 
 def own_go_program(name: str, module: Path) -> Path:

@@ -122,13 +122,20 @@ def spawn(command: list[str], folder: Path, environment: dict[str, str] | None =
         )
 
 
-def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Path, ca_file: Path | None = None) -> None:
+def wait_until_answering(
+    process: subprocess.Popen[bytes],
+    url: str,
+    folder: Path,
+    ca_file: Path | None = None,
+    *,
+    timeout_s: float = START_TIMEOUT_S,
+) -> None:
     """Wait for any HTTP answer from ``url``, except 503, by which a server says that it is not ready yet.
 
     Raises :class:`ServerError` if there is none in time.
     """
     context = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
-    end = time.monotonic() + START_TIMEOUT_S
+    end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if process.poll() is not None:
             raise ServerError(f"server ended with {process.returncode}:\n{log_tail(folder)}")
@@ -142,7 +149,7 @@ def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Pat
         except OSError:
             time.sleep(POLL_S)
     stop_group(process)
-    raise ServerError(f"{url} did not answer within {START_TIMEOUT_S:.0f} s:\n{log_tail(folder)}")
+    raise ServerError(f"{url} did not answer within {timeout_s:.0f} s:\n{log_tail(folder)}")
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:

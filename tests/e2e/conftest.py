@@ -18,7 +18,7 @@ from testbed.drive import Command
 from testbed.faults import HttpProxy
 from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
 from testbed.s3 import S3
-from testbed.servers import Server, azurite, garage, gcs, minio, moto, rclone, s3rver, seaweedfs, shared, versitygw
+from testbed.servers import Server, azurite, ceph, gcs, minio, moto, rclone, s3rver, seaweedfs, shared, versitygw
 
 PROCESS_END_S = 20.0
 """Maximum time until the gateways of a killed client have ended, on a busy machine."""
@@ -31,7 +31,7 @@ S3_FIXTURES = {
     "s3rver": "s3rver_server",
     "seaweedfs": "seaweedfs_server",
     "minio": "minio_server",
-    "garage": "garage_server",
+    "ceph": "ceph_server",
 }
 
 
@@ -68,7 +68,7 @@ rclone_server = _server(rclone, "python3")
 s3rver_server = _server(s3rver, "npm")
 seaweedfs_server = _server(seaweedfs, "python3")
 minio_server = _server(minio, "go")
-garage_server = _server(garage, "cargo")
+ceph_server = _server(ceph, "apt-get")
 
 
 @pytest.fixture

@@ -47,5 +47,5 @@ def test_sync_copies_what_check_names(place: Callable[[str], Place], command: Co
     report = command.home / "report.jsonl"
     words = ("sync", "--compare", rule, "--report", report, source.url, there.url)
     command.run(*words, *flags).expect(0)
-    copied = {os.path.basename(json.loads(line)["source"]) for line in report.read_text().splitlines()}
-    assert copied == named and "other length" in named
+    synced = {os.path.basename(json.loads(line)["source"]) for line in report.read_text().splitlines()}
+    assert synced == named and "other length" in named

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from testbed.drive import Command
 
-#: Modules that a local job must not import: our planner, other providers and replanning; Python's TLS, mail, hashes,
-#: compressors and slow modules, and solvers.
+#: Modules that a local job must not import: our planner, other providers and replanning, what only rented machines,
+#: earlier jobs and S3 need; Python's TLS, mail, hashes, compressors and slow modules, and solvers.
 NOT_FOR_A_LOCAL_JOB = {
     "tradewind.catalog",
     "tradewind.planner",
@@ -22,9 +22,23 @@ NOT_FOR_A_LOCAL_JOB = {
     "tradewind.model.overlay",
     "tradewind.model.price",
     "tradewind.engine.adapt",
+    "tradewind.engine.attach",
+    "tradewind.engine.aws_profile",
+    "tradewind.engine.choice",
     "tradewind.engine.ground",
+    "tradewind.engine.kept_proposal",
+    "tradewind.engine.placed",
+    "tradewind.engine.receipt",
     "tradewind.engine.replan",
+    "tradewind.engine.skies",
     "tradewind.engine.survey",
+    "tradewind.engine.topology",
+    "tradewind.fleet.earlier_orders",
+    "tradewind.fleet.ending",
+    "tradewind.fleet.enrolment",
+    "tradewind.fleet.keeping",
+    "tradewind.fleet.readiness",
+    "tradewind.gateway.owner",
     "_hashlib",
     "bz2",
     "dataclasses",

@@ -84,6 +84,14 @@ CANNOT = {
         "long_segments",
         "replacing_copy_conditions",
     ],
+    "ceph": [
+        "copy_preconditions",
+        "put_conditions",
+        "refuses_damage",
+        "replacing_copy_conditions",
+        "upload_checksums",
+        "upload_conditions",
+    ],
     "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
 }
 """Features that each server lacks. The suite reports the tests that it skips for them."""
@@ -104,7 +112,7 @@ def test_the_table_of_the_documentation_has_the_features_of_each_server() -> Non
 
 def s3_store(server: Server) -> dict[str, Any]:
     S3(server.endpoint, server.access_key, server.secret_key).create_bucket(BUCKET)
-    return {"url": f"s3://{BUCKET}", "endpoint": server.endpoint, "region": "us-east-1"}
+    return {"url": f"s3://{BUCKET}", "endpoint": server.endpoint, "region": server.environment["AWS_REGION"]}
 
 
 def gcs_store(server: Server) -> dict[str, Any]:
@@ -128,6 +136,7 @@ def azure_store(server: Server) -> dict[str, Any]:
         pytest.param("s3rver_server", s3_store, id="s3rver", marks=pytest.mark.slow),
         pytest.param("seaweedfs_server", s3_store, id="seaweedfs", marks=pytest.mark.slow),
         pytest.param("minio_server", s3_store, id="minio", marks=pytest.mark.slow),
+        pytest.param("ceph_server", s3_store, id="ceph", marks=pytest.mark.slow),
     ],
 )
 def test_the_suite_passes_on(

@@ -165,7 +165,7 @@ def test_a_copy_without_a_goal_is_not_refused_where_no_plan_is_possible(
 
     place = parse_url("s3://b/k", cwd="/")
     sides = Sides(Side(place, A, "as said"), Side(place, B, "as said"))
-    monkeypatch.setattr(proposals, "fleet_sides", lambda *_: sides)
+    monkeypatch.setattr("tradewind.engine.choice.fleet_sides", lambda *_: sides)
     monkeypatch.setattr(proposals, "_at_sites", infeasible)
     with Engine(state_dir=str(tmp_path)) as engine:
         assert "no links are known" in propose(engine.control, request()).notes[0]

@@ -157,7 +157,7 @@ def test_a_job_whose_owner_does_not_start_leaves_the_warm_fleet_as_it_was(
         raise GatewayError("no owner")
 
     stage.journal.give_back(stage.fleet)
-    monkeypatch.setattr("tradewind.fleet.fleet.Enrolment", fail)
+    monkeypatch.setattr("tradewind.fleet.enrolment.Enrolment", fail)
     with pytest.raises(GatewayError, match="no owner"):
         stage.take(FaultyProvider(make_provider(LOCAL, find_gateway(), stage.journal)))
     assert stage.journal.load(stage.fleet).machines == {"one": "site:a"}

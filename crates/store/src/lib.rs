@@ -52,8 +52,8 @@ pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, KEPT_GROUP, KEPT_MODE, KEPT_USER, ListPage,
     ListRequest, ObjectDeletion, ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Permissions,
-    Precondition, Preserve, PutOptions, StoreDescription, StoreLimits, StoreLocation, TagSupport, Tags, UploadId,
-    VersionMarker, VersionPage, Written, stays,
+    Precondition, Preserve, PutOptions, Skips, StoreDescription, StoreLimits, StoreLocation, TagSupport, Tags,
+    UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{

@@ -221,6 +221,7 @@ mod tests {
             prefixes: prefixes.iter().map(|prefix| (*prefix).to_owned()).collect(),
             refused: Vec::new(),
             continuation: continuation.map(str::to_owned),
+            skipped: 0,
         }
     }
 

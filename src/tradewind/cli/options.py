@@ -51,7 +51,8 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
         "rule is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
         "folder, /*.log only at the top, a/*.log only in a. A match of a folder includes everything below it: tmp\n"
         "matches files and folders of that name, tmp/ only folders. * and ? stay within a folder, ** crosses\n"
-        "folders. {a,b} and [a-z] are alternatives; a backslash quotes the next character.",
+        "folders. {a,b} and [a-z] are alternatives; a backslash quotes the next character. Local folders that the\n"
+        "rules exclude are not listed.",
     )
     group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="include matching objects")
     group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="exclude matching objects")

@@ -70,6 +70,8 @@ struct Cursor {
     prefix_len: usize,
     /// Whether a root that does not exist yet counts as empty; the first write creates it. For a destination only.
     is_missing_empty: bool,
+    /// Directories that were not listed because the rules exclude them.
+    skipped: u64,
 }
 
 impl Join {
@@ -112,6 +114,11 @@ impl Join {
         let matches = matches.map(|(cursor, equal)| if equal { cursor.objects.pop_front() } else { None }).collect();
         Ok(self.source.objects.pop_front().map(|object| Joined::Source { object, matches }))
     }
+
+    /// Number of the source's directories that were not listed, because the rules exclude them.
+    pub fn skipped_at_source(&self) -> u64 {
+        self.source.skipped
+    }
 }
 
 impl Cursor {
@@ -123,6 +130,7 @@ impl Cursor {
             last: is_compared.then(String::new),
             prefix_len: listing.prefix.len(),
             is_missing_empty,
+            skipped: 0,
         }
     }
 
@@ -136,6 +144,7 @@ impl Cursor {
                 last: None,
                 prefix_len: 0,
                 is_missing_empty: true,
+                skipped: 0,
             },
         }
     }
@@ -155,6 +164,7 @@ impl Cursor {
                 }
                 Some(Err(error)) => return Err(JoinError { side, error }),
                 Some(Ok(page)) => {
+                    self.skipped += page.skipped;
                     self.check_order(&page.objects).map_err(|error| JoinError { side, error })?;
                     refused.extend(page.refused.into_iter().map(|error| (side, error)));
                     self.objects = page.objects.into();

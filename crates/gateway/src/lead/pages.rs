@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
+use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Skips, Store};
 
 /// Pages fetched ahead of their use; at the limit the fetching task waits.
 pub const PAGES_AHEAD_MAX: usize = 2;
@@ -43,6 +43,8 @@ pub struct Listing {
     pub policy: RetryPolicy,
     /// The names that matter, by the wildcards of the place.
     pub span: NameSpan,
+    /// Directories that the user's rules exclude. Those of a file system are not listed.
+    pub skips: Skips,
 }
 
 /// The part of a listing that can hold names that a user's wildcards match.
@@ -177,9 +179,14 @@ impl Listing {
 
     fn fetch(&self, range: &NameRange, delimited: bool, pages_ahead_max: usize) -> Pages {
         let KeyRange { after, until } = range.keys_below(&self.prefix);
-        let prefix = self.prefix.clone();
-        let request =
-            ListRequest { prefix, start_after: after, end_at: until, delimited, max_keys: None, continuation: None };
+        let request = ListRequest {
+            prefix: self.prefix.clone(),
+            start_after: after,
+            end_at: until,
+            delimited,
+            skips: self.skips.clone(),
+            ..ListRequest::default()
+        };
         let (sender, receiver) = mpsc::channel(pages_ahead_max);
         let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, sender));
         let url = self.store.url().to_owned();
@@ -242,6 +249,7 @@ mod tests {
     use super::*;
     use crate::directory_tree::DirectoryTree;
     use crate::stepped::{Stepped, Steps};
+    use std::sync::Mutex;
     use tradewind_contract::Limits;
 
     #[tokio::test]
@@ -255,6 +263,7 @@ mod tests {
                 prefix: String::new(),
                 policy: RetryPolicy::from(&Limits::default()),
                 span: NameSpan::default(),
+                skips: Skips::default(),
             };
             let mut pages = listing.pages(&NameRange::default());
             let page = pages.next().await.expect("a page or an error");
@@ -266,6 +275,24 @@ mod tests {
             assert_eq!(page.unwrap_err().kind, ErrorKind::Protocol);
             assert!(pages.next().await.is_none());
         }
+    }
+
+    #[tokio::test]
+    async fn an_excluded_folder_of_files_is_not_listed() {
+        let tree = DirectoryTree::with(&[("d/e/x", b"1"), ("d/y", b"1"), ("f", b"1")]);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let skips = Skips::new(move |key| {
+            log.lock().unwrap().push(key.to_owned());
+            key == "d/"
+        });
+        let policy = RetryPolicy::from(&Limits::default());
+        let (store, prefix) = (tree.store.clone(), String::new());
+        let mut pages =
+            Listing { store, prefix, policy, span: NameSpan::default(), skips }.pages(&NameRange::default());
+        let page = pages.next().await.unwrap().unwrap();
+        assert_eq!(page.objects.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), ["f"]);
+        assert_eq!((page.skipped, asked.lock().unwrap().as_slice()), (1, ["d/".to_owned()].as_slice()));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 mod within;
 
-use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Candidate, Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use std::fmt;
 use tradewind_contract::{FilterRule, ObjectFilter};
-use tradewind_store::{Error, ErrorKind};
+use tradewind_store::{Error, ErrorKind, Skips};
 pub use within::{Within, is_level};
 
 /// A compiled [`ObjectFilter`].
@@ -13,6 +13,8 @@ pub use within::{Within, is_level};
 pub struct Selector {
     rules: Vec<FilterRule>,
     globs: Vec<Glob>,
+    /// Of each glob, the folders below which it matches everything.
+    coverages: Vec<Coverage>,
     /// All globs combined, which matches faster.
     set: GlobSet,
     within: Option<Within>,
@@ -98,7 +100,8 @@ impl Selector {
         }
         let set = set.build().map_err(|error| BadRule { what: "a rule".to_owned(), message: error.to_string() })?;
         let within = filter.within.as_ref().map(Within::new).transpose()?;
-        Ok(Self { rules: filter.rules.clone(), globs, set, within, filter: filter.clone() })
+        let coverages = globs.iter().map(|glob| Coverage::of(glob.glob())).collect();
+        Ok(Self { rules: filter.rules.clone(), globs, coverages, set, within, filter: filter.clone() })
     }
 
     /// Returns whether an object with this relative name, size and modification time is selected.
@@ -131,16 +134,31 @@ impl Selector {
         if self.within.as_ref().is_some_and(|within| !within.may_match_below(name)) {
             return true;
         }
-        for (rule, glob) in self.rules.iter().zip(&self.globs).rev() {
+        for ((rule, glob), coverage) in self.rules.iter().zip(&self.globs).zip(&self.coverages).rev() {
             // This does not determine which names match a glob with an empty segment, so such a glob decides nothing.
             let is_plain = !glob.glob().contains("//");
             match rule {
                 FilterRule::Include(_) if !is_plain || may_match_below(glob.glob(), name) => return false,
-                FilterRule::Exclude(_) if is_plain && matches_all_below(glob.glob(), name) => return true,
+                FilterRule::Exclude(_) if is_plain && coverage.covers(name) => return true,
                 FilterRule::Include(_) | FilterRule::Exclude(_) => {}
             }
         }
         matches!(self.rules.first(), Some(FilterRule::Include(_)))
+    }
+
+    /// Returns the folders below `prefix` that need not be listed, because the rules exclude everything in them. `put`
+    /// comes before the names that the rules see. With wildcards there are none: `ls` shows folders that match.
+    pub fn skips(&self, prefix: &str, put: &str) -> Skips {
+        if self.rules.is_empty() || self.within.is_some() {
+            return Skips::default();
+        }
+        let (selector, prefix, put) = (self.clone(), prefix.to_owned(), put.to_owned());
+        Skips::new(move |key| {
+            let name = key.strip_prefix(&prefix).filter(|name| !name.is_empty());
+            let name = name.map(|name| format!("{put}{name}"));
+            // An empty folder is itself an object.
+            name.is_some_and(|name| selector.leaves_out(&name) && !selector.takes_name(&name))
+        })
     }
 
     /// Returns whether the rules exclude the entry `name` that a listing refused with `error`, as
@@ -238,18 +256,25 @@ fn may_match_below(glob: &str, folder: &str) -> bool {
     literal.starts_with(folder) || folder.starts_with(literal)
 }
 
-/// Returns true only if this glob for whole names matches every name that begins with `folder`, or a parent folder of
-/// it.
-fn matches_all_below(glob: &str, folder: &str) -> bool {
-    if ["**", "**/*", "**/**"].contains(&glob) {
-        return true;
+/// The folders below which a glob for whole names matches everything.
+#[derive(Clone, Debug)]
+struct Coverage {
+    is_everything: bool,
+    folders: Vec<GlobMatcher>,
+}
+
+impl Coverage {
+    fn of(glob: &str) -> Self {
+        let above = [Some(glob), glob.strip_suffix("/**")].into_iter().flatten();
+        let folders = above.filter_map(|above| build_whole(above).ok()).map(|above| above.compile_matcher()).collect();
+        Self { is_everything: ["**", "**/*", "**/**"].contains(&glob), folders }
     }
-    [Some(glob), glob.strip_suffix("/**")].into_iter().flatten().filter_map(|above| build_whole(above).ok()).any(
-        |above| {
-            let above = above.compile_matcher();
-            folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end]))
-        },
-    )
+
+    /// Returns true only if the glob matches every name that begins with `folder`, or a parent folder of it.
+    fn covers(&self, folder: &str) -> bool {
+        self.is_everything
+            || self.folders.iter().any(|above| folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end])))
+    }
 }
 
 /// Rewrites a user's `glob` so that it can be matched against whole names; see [`Selector::new`].

@@ -56,7 +56,8 @@ impl Cat {
     pub(super) async fn matching(&self, folder: &str, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
         let selector = Selector::new(filter)?;
         let (store, policy) = (self.store.clone(), self.policy);
-        let listing = Listing { store, prefix: folder.to_owned(), policy, span: selector.span() };
+        let (prefix, skips) = (folder.to_owned(), selector.skips(folder, ""));
+        let listing = Listing { store, prefix, policy, span: selector.span(), skips };
         let root = object_url(self.store.as_ref(), folder);
         let (mut refused, mut written, mut excluded) = (Refused::default(), 0_u64, 0);
         let mut pages = std::pin::pin!(listing.in_order().await?);
@@ -71,6 +72,7 @@ impl Cat {
                     excluded += 1;
                 }
             }
+            excluded += page.skipped;
             refused.take_selected(&page.refused, &root, &selector, streams);
         }
         refused.say_links("skipped", streams);

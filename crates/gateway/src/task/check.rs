@@ -120,6 +120,7 @@ impl Check {
             prefix: prefix.clone(),
             policy: self.policy,
             span: selector.span(),
+            skips: selector.skips(prefix, ""),
         };
         let (source, target) = (listing(&self.sides[0]), [Some(listing(&self.sides[1]))]);
         let at_once = if self.rule == Rule::Read { PAIRS_READ_MAX } else { PAIRS_ASKED_MAX };
@@ -166,6 +167,7 @@ impl Check {
                 self.compare_batch(std::mem::take(&mut batch), pairs, sender).await?;
             }
         }
+        self.excluded.fetch_add(join.skipped_at_source(), Ordering::Relaxed);
         self.compare_batch(batch, pairs, sender).await
     }
 

@@ -76,7 +76,13 @@ impl Du {
                 Err(error) => return Err(error.into()),
             }
         }
-        let listing = Listing { store: self.store.clone(), prefix: folder, policy: self.policy, span: selector.span() };
+        let listing = Listing {
+            store: self.store.clone(),
+            skips: selector.skips(&folder, ""),
+            prefix: folder,
+            policy: self.policy,
+            span: selector.span(),
+        };
         let root = object_url(self.store.as_ref(), &listing.prefix);
         let mut pages = listing.in_any_order().await?.boxed();
         while let Some(page) = pages.try_next().await? {
@@ -88,6 +94,7 @@ impl Du {
                     sums.excluded += 1;
                 }
             }
+            sums.excluded += page.skipped;
             refused.take_selected(&page.refused, &root, &selector, streams);
         }
         refused.say_links("skipped", streams);

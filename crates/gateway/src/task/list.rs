@@ -88,7 +88,8 @@ pub(super) async fn ls(
     if folder != prefix && selector.within().is_none() {
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
-    let listing = Listing { store: store.clone(), prefix: folder.clone(), policy, span: selector.span() };
+    let (store_of, skips) = (store.clone(), selector.skips(&folder, ""));
+    let listing = Listing { store: store_of, prefix: folder.clone(), policy, span: selector.span(), skips };
     let is_deep = recursive || selector.within().is_some_and(Within::crosses_folders);
     let mut pages = if is_deep { listing.in_order().await?.boxed() } else { listing.level().into_stream().boxed() };
     while let Some(page) = pages.try_next().await? {
@@ -151,6 +152,7 @@ impl Lines<'_> {
         for prefix in prefixes {
             self.print_prefix(prefix, streams)?;
         }
+        self.excluded += page.skipped;
         self.refused.take_selected(&page.refused, &self.root, self.selector, streams);
         Ok(())
     }

@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
-use tradewind_store::{Account, Error, ErrorKind, Store, Versions};
+use tradewind_store::{Account, Error, ErrorKind, Skips, Store, Versions};
 
 /// Attempts per request while a user waits for a listing: 1.5 s of pauses if nobody answers. Transfers allow more.
 const PROMPT_TRIES_MAX: u32 = 5;
@@ -362,7 +362,8 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
 
 /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
 async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bool {
-    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy, span: NameSpan::default() };
+    let (store, prefix) = (store.clone(), folder_of(key));
+    let listing = Listing { store, prefix, policy, span: NameSpan::default(), skips: Skips::default() };
     let Ok(pages) = listing.in_any_order().await else { return false };
     let first = std::pin::pin!(pages).next().await;
     first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))

@@ -197,6 +197,7 @@ impl Rm {
             prefix: folder.to_owned(),
             policy: self.policy,
             span: selector.span(),
+            skips: selector.skips(folder, ""),
         };
         let mut pages = std::pin::pin!(listing.in_any_order().await?);
         let states_matter = self.store.checks_listed_deletes() || selector.has_measures();
@@ -212,6 +213,7 @@ impl Rm {
                     listed.excluded += 1;
                 }
             }
+            listed.excluded += page.skipped;
             left.take_selected(&page.refused, &root, selector, streams);
         }
         Ok((listed, left))

@@ -126,6 +126,7 @@ impl AzureStore {
             prefixes: listing.prefixes,
             refused: Vec::new(),
             continuation: Some(continuation).filter(|marker| !marker.is_empty()),
+            skipped: 0,
         })
     }
 }

@@ -338,6 +338,10 @@ impl Tree {
                 }
                 return None;
             }
+            if page.request.skips.has(key) {
+                page.page.skipped += 1;
+                return None;
+            }
             match self.enter(&frame.directory, name.trim_end_matches('/'), key.trim_end_matches('/')) {
                 Ok(entered) => return Some(entered),
                 Err(Blocked::System(Errno::ENOENT)) => {

@@ -5,6 +5,7 @@ mod expect;
 mod file_identity;
 mod permissions;
 mod precondition;
+mod skips;
 mod version;
 
 pub use bucket::{BucketInfo, BucketPage};
@@ -14,6 +15,7 @@ pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};
 pub use permissions::{KEPT_GROUP, KEPT_MODE, KEPT_USER, Permissions, Preserve};
 pub(crate) use precondition::another_state;
 pub use precondition::{Precondition, stays};
+pub use skips::Skips;
 pub use version::{ObjectVersion, VersionMarker, VersionPage};
 
 use crate::{Checksums, Error, Result};
@@ -164,6 +166,8 @@ pub struct ListRequest {
     pub max_keys: Option<u32>,
     /// Opaque continuation from the previous page of the same request.
     pub continuation: Option<String>,
+    /// Directories that need not be listed. Stores that have no directories list what is below them all the same.
+    pub skips: Skips,
 }
 
 /// One page of a listing.
@@ -178,6 +182,8 @@ pub struct ListPage {
     pub refused: Vec<Error>,
     /// Pass this to get the next page; `None` at the end.
     pub continuation: Option<String>,
+    /// Number of directories that were not listed because of [`ListRequest::skips`].
+    pub skipped: u64,
 }
 
 /// The id of an open multipart upload. For files: the name of the temporary file, and its inode after a `/`.

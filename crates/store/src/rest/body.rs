@@ -104,7 +104,11 @@ pub(crate) fn stream_exactly(
             match body.frame().await {
                 None if left == 0 => return None,
                 None => break Err(fail(format!("body ended {left} bytes early"))),
-                Some(Err(error)) => break Err(fail(format!("the connection was lost {left} bytes before the end of the body: {error}"))),
+                Some(Err(error)) => {
+                    break Err(fail(format!(
+                        "the connection was lost {left} bytes before the end of the body: {error}"
+                    )));
+                }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.len() as u64 > left => {
                         break Err(fail("body longer than announced".to_owned()));

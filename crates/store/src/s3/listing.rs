@@ -156,7 +156,7 @@ impl Bucket {
             Error::new(ErrorKind::InvalidKey, "list", url, "the key is not UTF-8")
         });
         let (objects, refused) = (objects.collect(), refused.collect());
-        ListPage { objects, prefixes: listing.prefixes, refused, continuation }
+        ListPage { objects, prefixes: listing.prefixes, refused, continuation, skipped: 0 }
     }
 
     /// Returns the unfinished uploads of exactly `key`.

@@ -58,7 +58,7 @@ fn rules_are_read_as_git_reads_them() {
 }
 
 #[test]
-#[ignore = "several seconds: make test-all"]
+#[ignore = "20 CPU-seconds: make test-all"]
 fn thousands_of_rules_are_read_as_git_reads_them() {
     compare_with_git(TREES_MANY);
 }

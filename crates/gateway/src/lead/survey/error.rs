@@ -41,7 +41,7 @@ pub enum SurveyError {
     NothingSelected {
         /// The source.
         url: String,
-        /// Number of objects that the filter left out.
+        /// Number of objects that the filter left out, and of folders that were therefore not listed.
         source_objects: u64,
     },
     /// A filter rule is no glob.
@@ -136,12 +136,11 @@ fn overlapping(one: &str, other: &str, relation: Relation) -> String {
     }
 }
 
-/// Message if nothing is there, or if the filter excludes all of this number of objects.
+/// Message if nothing is there, or if the filter excludes all of this number of objects and folders.
 pub fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing exists at {url}"),
-        1 => format!("the filter excludes the only object in {url}"),
-        _ => format!("the filter excludes all {source_objects} objects in {url}"),
+        _ => format!("the filter excludes everything in {url}"),
     }
 }
 

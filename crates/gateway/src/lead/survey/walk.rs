@@ -221,6 +221,7 @@ impl Walk {
             prefix: prefix.to_owned(),
             policy: self.policy,
             span: self.selector.span(),
+            skips: self.selector.skips(prefix, naming.put),
         };
         let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;
@@ -293,6 +294,7 @@ impl Walk {
                 self.look_at_listed(std::mem::take(&mut batch), naming).await?;
             }
         }
+        self.source_objects.fetch_add(join.skipped_at_source(), Ordering::Relaxed);
         self.look_at_listed(batch, naming).await
     }
 
