@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from testbed.transcript import record_step
 from tests.fleet.kube_world import NODES, REGIONS, Stage, stage_of
 from tests.fleet.transfers import SECRET, Transfer, ready, two_stores
 from tests.fleet.worlds import wait_until
+from tradewind.fleet.kubernetes.policy import ROLE
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +81,32 @@ def test_pods_of_a_killed_command_are_swept_from_an_empty_state_folder(transfer:
     transfer.sweep_after_a_kill(transfer.start())
     transfer.kubectl_finds_nothing()
     transfer.command.run("fleet", "down").expect(0)
+
+
+def test_init_prints_the_permissions_and_what_is_available_and_doctor_what_is_missing(
+    transfer: ClusterTransfer,
+) -> None:
+    """The user is the service account that `init` prints; without a permission of it, `doctor` names it."""
+    stage = transfer.stage
+    done = transfer.command.run("init").expect(0)
+    printed = done.stdout.partition("the smallest policy for kubernetes:")[2]
+    assert f"namespace: {stage.namespace}" in printed and f"name: {ROLE}" in printed, done.stdout
+    regions = {
+        line.split("  ")[0] for line in printed.splitlines() if " machine left" in line or " machines left" in line
+    }
+    assert regions == set(REGIONS.values())
+    for part in printed.split("# kubectl --context ")[1:]:
+        context, _, text = part.partition(" apply -f -\n")
+        stage.lab.apply(context, text.split("\n\n")[0])
+    config = json.loads(stage.lab.kubeconfig.read_text())
+    for user in config["users"]:
+        token = stage.kubectl("create", "token", ROLE, region=user["name"]).strip()
+        user["user"] = {"token": token}
+    own = transfer.folder / "kubeconfig"
+    own.write_text(json.dumps(config), encoding="utf-8")
+    written = transfer.command.configuration.read_text(encoding="utf-8")
+    transfer.command.configuration.write_text(written.replace(str(stage.lab.kubeconfig), str(own)), encoding="utf-8")
+    assert transfer.command.run("doctor").expect(0).stdout.count(" left, pods, from ") == len(REGIONS)
+    stage.kubectl("delete", "rolebinding", ROLE)
+    refused = transfer.command.run("doctor").expect(1).stdout
+    assert "BAD  machines " in refused and "site:a" in refused and "list jobs" in refused, refused

@@ -20,6 +20,7 @@ from testbed.servers import Server
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from testbed.transcript import record_step
 from tests.fleet.transfers import VOLUME_BYTES, ready, two_stores
+from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.fleet.azure.policy import policy
 from tradewind.gateway.binary import find_gateway
@@ -86,6 +87,20 @@ def test_a_machine_whose_power_is_cut_is_replaced(stage: Stage) -> None:
     sink = next(machine for name, machine in stage.cloud.booter.machines.items() if "eastus" in name)
     sink.kill()
     stage.check(stage.finish_replaced(running))
+
+
+@pytest.mark.slow
+def test_a_spot_machine_that_is_evicted_ends_by_itself_and_is_replaced(stage: Stage) -> None:
+    """Its gateway ends as soon as Azure announces it, half a minute before the VM is gone."""
+    stage.configure(settings=["spot = true"])
+    running = stage.start()
+    name, sink = next(one for one in stage.cloud.booter.machines.items() if "eastus" in one[0])
+    stage.cloud.api.ask(f"evict?name={name}", "")
+    done = stage.finish_replaced(running)
+    wait_until(sink.ended.is_set)
+    assert "the cloud takes the machine back" in sink.console
+    assert "the gateway ended with 0" in sink.console, "its gateway saved its work"
+    stage.check(done)
 
 
 def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage: Stage) -> None:

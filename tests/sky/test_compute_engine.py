@@ -201,3 +201,18 @@ def test_a_region_sends_from_machines_of_both_network_tiers(mixed: Stage) -> Non
     prices = {what: line["unit_usd"] for what, line in out.items()}
     assert prices == {edge: pytest.approx(5.0), f"{edge}{STANDARD_EDGE}": pytest.approx(STANDARD_USD_PER_GB)}
     assert all(line["quantity"] > 0 for line in out.values())
+
+
+def test_init_prints_the_role_and_what_is_available_and_doctor_what_is_missing(stage: Stage) -> None:
+    """The role that `init` prints suffices for `doctor`; without a permission of it, `doctor` names it."""
+    done = stage.command.run("init").expect(0)
+    assert "the smallest policy for gcp:" in done.stdout
+    regions = [line.split("  ")[0] for line in done.stdout.splitlines() if " per hour" in line]
+    assert sorted(regions) == sorted(REGIONS)
+    printed = (line.strip().removeprefix("- ") for line in done.stdout.splitlines() if line.strip().startswith("- "))
+    granted = frozenset(word for word in printed if word.startswith(("compute.", "iam.")))
+    stage.cloud.api.role = granted
+    assert stage.command.run("doctor").expect(0).stdout.count("ok   machines       gcp:") == len(REGIONS)
+    stage.cloud.api.role = granted - {"compute.regions.get"}
+    refused = stage.command.run("doctor").expect(1).stdout
+    assert "BAD  machines       gcp:us-central1: " in refused and "compute.regions.get" in refused

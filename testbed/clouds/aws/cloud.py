@@ -54,6 +54,11 @@ class Boots:
 class InstanceNetwork(Lan):
     """A private network whose machines reach the metadata service at Amazon's address."""
 
+    def __enter__(self) -> InstanceNetwork:
+        """Make the network."""
+        super().__enter__()
+        return self
+
     def attach(self, place: Place, pid: int) -> None:
         """Join a machine to the network and to the metadata service."""
         super().attach(place, pid)
