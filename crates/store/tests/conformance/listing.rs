@@ -119,7 +119,9 @@ async fn shared_out_ranges_cover_everything_once() {
         for (prefix, ranges_max) in [("", 8), ("flat/", 4), ("tree/", 3), ("", 1)] {
             let ranges = split_ranges(s.store.as_ref(), &s.key(prefix), ranges_max, 100).await.unwrap();
             assert!(!ranges.is_empty() && ranges.len() <= ranges_max, "{ranges:?}");
-            if s.name != "file" && prefix != "tree/" && ranges_max > 1 {
+            // MinIO loses keys of listings that begin after a key.
+            let can_begin_anywhere = s.name != "file" && s.store.lists_from_any_key();
+            if can_begin_anywhere && prefix != "tree/" && ranges_max > 1 {
                 assert!(ranges.len() > 1, "a listing of {prefix:?} was not shared out");
             }
             let mut listed = Vec::new();
