@@ -76,3 +76,15 @@ def test_a_process_with_threads_lives_while_one_of_them_becomes_another_program(
         process.kill()
         process.wait()
     assert not found.alive
+
+
+def test_a_machine_whose_process_id_is_being_written_is_starting(tmp_path: Path) -> None:
+    """A shell makes the file empty before it writes to it. A machine that is listed then has not ended."""
+    script = files("tradewind.fleet.ssh").joinpath("machine.sh").read_text()
+    states = []
+    for text in (None, "", f"{os.getpid()}\n"):
+        if text is not None:
+            (tmp_path / "pid").write_text(text)
+        command = ["sh", "-c", f"base={tmp_path}\n{script}\nstate {tmp_path}"]
+        states.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert states == ["starting", "starting", "ended"]

@@ -44,7 +44,8 @@ lives() { # PID FOLDER
 
 state() { # FOLDER
   if [ -f "$1/exit" ]; then printf 'ended %s' "$(cat "$1/exit")"
-  elif [ ! -f "$1/pid" ]; then printf 'starting'
+  # Empty: it is being written.
+  elif [ ! -s "$1/pid" ]; then printf 'starting'
   elif lives "$(cat "$1/pid")" "$1"; then printf 'running'
   else printf 'ended'
   fi
