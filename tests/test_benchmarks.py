@@ -5,13 +5,15 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.acceleration import run as benchmark
 from benchmarks.acceleration.__main__ import main as acceleration
 from benchmarks.acceleration.figures import cells_of, figures
 from benchmarks.acceleration.page import page_of
-from benchmarks.acceleration.run import kept_runs, read_rtt, run_cells
+from benchmarks.acceleration.run import kept_runs, read_rtt, run_cell, run_cells
 from benchmarks.acceleration.sphere import sphere
 from benchmarks.clients import at_once
 from benchmarks.measure import Cost, Spread, run
@@ -83,6 +85,23 @@ def test_the_acceleration_benchmark_continues_where_it_stopped(tmp_path: Path) -
     assert "## Fig. 7: number of flows" in written and "f-fct 2; f-cost 2; 1p 2;" in written
     plots = sorted(path.name for path in (tmp_path / "page").glob("*.svg"))
     assert plots == ["acceleration-fig14.svg", "acceleration-fig7.svg"]
+
+
+def test_a_problem_of_several_figures_is_solved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = read_rtt(write_round_trips(tmp_path))
+    chosen = [figures()[name] for name in ("fig12", "fig13")]
+    at_both = [cell for cell in cells_of(chosen) if cell.settings.last_mile_mbps == 500 and cell.algorithm == "f-fct"]
+    solved: list[benchmark.Run] = []
+
+    def counted(*arguments: Any) -> benchmark.Run:
+        solved.append(run_cell(*arguments))
+        return solved[-1]
+
+    monkeypatch.setattr(benchmark, "run_cell", counted)
+    runs = run_cells(at_both, 1, places, tmp_path / "runs.jsonl", minutes=1)
+    assert len(runs) == len(at_both) == 8 and len(solved) == 6
+    small, large = "instances of 2 Gbit/s/500", "last mile of 500 Mbit/s/2000"
+    assert runs[f"fig12/{small}/f-fct/0"].total_s == runs[f"fig13/{large}/f-fct/0"].total_s
 
 
 def test_the_acceleration_benchmark_runs_chosen_algorithms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

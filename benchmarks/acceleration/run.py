@@ -8,12 +8,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.acceleration.figures import Cell
+from benchmarks.acceleration.figures import Cell, cells_of, figures
 from benchmarks.acceleration.sphere import sphere
 from tradewind.placement.check import placement_violations
 from tradewind.placement.place import place
@@ -89,9 +89,10 @@ def kept_runs(file: Path) -> dict[str, Run]:
 def run_cells(cells: Sequence[Cell], seeds: int, places: Places, file: Path, minutes: float) -> Mapping[str, Run]:
     """Run what the file does not have yet, until the time is over, and return all runs by key.
 
-    Raises InvalidBenchmarkPlan.
+    A problem that several figures have in common is solved once. Raises InvalidBenchmarkPlan.
     """
     runs = kept_runs(file)
+    same = _same_problems(cells)
     deadline_s = time.monotonic() + minutes * 60
     left = [(cell, seed) for cell, seed in _due(cells, seeds) if cell.key(seed) not in runs]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -101,11 +102,27 @@ def run_cells(cells: Sequence[Cell], seeds: int, places: Places, file: Path, min
             if time.monotonic() > deadline_s:
                 print(f"time is over: {len(left) - number} of {len(left)} runs are left", file=sys.stderr)
                 break
-            run = run_cell(cell, seed, places)
+            known = next((runs[key] for other in same[cell] if (key := other.key(seed)) in runs), None)
+            if known is None:
+                run = run_cell(cell, seed, places)
+            else:
+                run = replace(known, figure=cell.figure, series=cell.series, x=cell.x)
             runs[run.key] = run
             kept.write(json.dumps(asdict(run)) + "\n")
             kept.flush()
     return runs
+
+
+def _same_problems(cells: Sequence[Cell]) -> Mapping[Cell, list[Cell]]:
+    """Return for each cell the cells of all figures that solve the same problems by the same algorithm.
+
+    Small cells of a quick run have the keys of full ones, so they are compared with each other only.
+    """
+    found: dict[Cell, list[Cell]] = {}
+    every = set(cells_of(list(figures().values())))
+    for other in every if every.issuperset(cells) else cells:
+        found.setdefault(replace(other, figure="", series="", x=0.0), []).append(other)
+    return {cell: found[replace(cell, figure="", series="", x=0.0)] for cell in cells}
 
 
 def _due(cells: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, int]]:
