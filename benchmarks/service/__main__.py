@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="folder of the report"
     )
+    parser.add_argument("--lease", type=int, default=3, metavar="S", help="soak: lease of the servers (default: 3 s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="soak: keep logs and state of the servers here")
     arguments = parser.parse_args()
     if (
@@ -49,7 +50,8 @@ def _soak(arguments: argparse.Namespace) -> int:
     from benchmarks.service.soak.run import Soak, measure_soak
     from testbed.servers import InstallError, ServerError
 
-    soak = Soak(arguments.hours, arguments.minutes, arguments.seed, arguments.jobs, arguments.faults, arguments.keep)
+    size = arguments.hours, arguments.minutes, arguments.seed, arguments.jobs, arguments.faults
+    soak = Soak(*size, arguments.keep, arguments.lease)
     try:
         text, holds = measure_soak(soak, arguments.out)
     except (InstallError, ServerError) as error:
