@@ -37,7 +37,7 @@ BUCKET, OWN_BUCKET = "soak", "soak-own"
 """The bucket that jobs use with the credentials of the servers, and that of a tenant's connection."""
 SMALL_BYTES, STATE_BYTES = 48 << 20, 512 << 20
 """Sizes of the file systems that are filled: a destination, and the state folder of all replicas."""
-START_S = 60.0
+START_S = 300.0
 LOOK_S = 0.2
 CLONE_NEWNS = 0x0002_0000
 BALANCER = """
