@@ -23,6 +23,8 @@ from benchmarks.taas import run as taas
 from benchmarks.taas.transfers import Samples
 from benchmarks.taas.world import network, typed_network
 from benchmarks.tables import Cell, Entry, markdown
+from tradewind.fleet.sky_catalog import data_per_wire
+from tradewind.sky.file import MTU_BYTES
 
 ENVIRONMENT = dict(os.environ)
 
@@ -149,9 +151,15 @@ def test_the_routes_of_the_service_benchmark_have_links() -> None:
 
 def test_the_service_benchmark_counts_the_steady_part_alone() -> None:
     arriving = Samples([at / 5 for at in range(100)], [at * 200_000 // 5 for at in range(100)])
-    rates = arriving.windows_mbps(3_000_000)
-    assert 5 < len(rates) < 15
+    rates = arriving.windows_mbps(round(arriving.bytes[-1] * data_per_wire(MTU_BYTES)))
+    assert 10 < len(rates) < 20
     assert all(1.4 < rate < 1.6 for rate in rates)
+
+
+def test_the_service_benchmark_does_not_count_what_tcp_sent_twice() -> None:
+    arriving = Samples([at / 5 for at in range(100)], [at * 200_000 // 5 for at in range(100)])
+    rates = arriving.windows_mbps(arriving.bytes[-1] // 2)
+    assert all(0.75 < rate < 0.85 for rate in rates)
 
 
 def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:

@@ -1,5 +1,6 @@
 """`python -m benchmarks.service scheduler [--jobs N] [--seed N]` measures the scheduler, and prints Markdown.
 
+It ends with 1 if a job did not end, or if the shares of the tenants differ from their weights by more than 5%.
 `load [--queued N] [--running N] [--streams N]` measures a server. `soak [--hours H] [--minutes M] [--seed N]` runs
 three replicas through a day of load and faults in minutes, and ends with 1 if an invariant does not hold.
 """
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="folder of the report"
     )
+    parser.add_argument("--lease", type=int, default=3, metavar="S", help="soak: lease of the servers (default: 3 s)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="soak: keep logs and state of the servers here")
     arguments = parser.parse_args()
     if (
@@ -41,15 +43,17 @@ def main() -> int:
         return 0
     if arguments.suite == "soak":
         return _soak(arguments)
-    print(measure_scheduler(JOBS if arguments.jobs is None else arguments.jobs, arguments.seed))
-    return 0
+    text, holds = measure_scheduler(JOBS if arguments.jobs is None else arguments.jobs, arguments.seed)
+    print(text)
+    return 0 if holds else 1
 
 
 def _soak(arguments: argparse.Namespace) -> int:
     from benchmarks.service.soak.run import Soak, measure_soak
     from testbed.servers import InstallError, ServerError
 
-    soak = Soak(arguments.hours, arguments.minutes, arguments.seed, arguments.jobs, arguments.faults, arguments.keep)
+    size = arguments.hours, arguments.minutes, arguments.seed, arguments.jobs, arguments.faults
+    soak = Soak(*size, arguments.keep, arguments.lease)
     try:
         text, holds = measure_soak(soak, arguments.out)
     except (InstallError, ServerError) as error:

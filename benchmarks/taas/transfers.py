@@ -37,8 +37,11 @@ class Samples:
     bytes: list[int] = field(default_factory=list)
 
     def windows_mbps(self, whole_bytes: int) -> list[float]:
-        """Return the rates of data in the windows of the steady part."""
-        to_data = data_per_wire(MTU_BYTES)
+        """Return the rates of data in the windows of the steady part. What TCP sent twice does not count.
+
+        The counters have all packets, so they are scaled to the size of the transfer, which has ended.
+        """
+        to_data = min(data_per_wire(MTU_BYTES), whole_bytes / max([1, *self.bytes]))
         began = next((at_s for at_s, got in zip(self.at_s, self.bytes, strict=True) if got > CHUNK_BYTES), 0.0)
         steady = [
             (at_s, got * to_data)
@@ -104,7 +107,9 @@ def _sampling(sky: Sky, samples: dict[str, Samples]) -> Iterator[None]:
     ended = threading.Event()
 
     def read() -> None:
-        while not ended.wait(SAMPLE_S):
+        is_over = False
+        while not is_over:
+            is_over = ended.wait(SAMPLE_S)  # One more time after the end: the counters are then complete.
             arrived = dict.fromkeys(samples, 0)
             now_s = time.monotonic()
             for path in sky.stats().paths:

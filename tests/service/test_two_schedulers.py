@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select, update
 
-from tests.service.local import new_database, scheduler
+from tests.service.local import LEASE_MS, new_database, scheduler
 from tradewind.errors import StateError
-from tradewind.service import scheduling
+from tradewind.service import scheduler_lease, scheduling
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.jobs import JobQueue
+from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
 from tradewind.service.scheduling_tables import bans, schedulers
 from tradewind.service.tables import jobs
@@ -76,6 +77,35 @@ def test_an_earlier_scheduler_starts_nothing(
     two.step()
     assert running(database) == 2 * ROOM
     assert not one.is_scheduling
+
+
+def test_the_right_to_schedule_is_kept_during_a_long_pass(
+    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass over very many jobs takes longer than a lease. Its server must not lose the lease each time."""
+    monkeypatch.setattr(scheduler_lease, "KEEP_SHARE", 0.0)
+    one, two = (SchedulerLease(database, name, LEASE_MS) for name in ("one", "two"))
+    assert (one.hold(), two.hold()) == (1, None)
+    expire(database)
+    one.keep()
+    assert two.hold() is None
+    expire(database)
+    assert two.hold() == 2
+    one.keep()
+    assert two.hold() == 2, "a server that has lost the right cannot keep it"
+    assert one.hold() is None
+
+
+def test_a_pass_that_hangs_loses_the_right_to_schedule(
+    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_lease, "KEEP_SHARE", 0.0)
+    monkeypatch.setattr(scheduler_lease, "PASS_LEASES_MAX", -1)
+    one, two = (SchedulerLease(database, name, LEASE_MS) for name in ("one", "two"))
+    assert one.hold() == 1
+    expire(database)
+    one.keep()
+    assert two.hold() == 2
 
 
 def test_the_reasons_in_the_database_are_those_of_the_scheduler(

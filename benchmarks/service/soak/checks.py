@@ -21,7 +21,7 @@ __all__ = ["Check", "Checks"]
 
 ENDED = ("done", "failed", "cancelled")
 QUIET_S = 300.0
-"""Time for the service to end everything once all faults are over: a delivery whose server died is sent after 120 s."""
+"""Longest time in which nothing ends once all faults are over: a delivery whose server died is sent after 120 s."""
 ENDS_S = 20.0
 PROGRESS_S = 2.0
 REASONS = {
@@ -58,13 +58,16 @@ class Checks:
         self.quiet_s = 0.0
 
     def wait_until_quiet(self) -> Check:
-        """Wait until no job is open and no delivery is pending."""
-        began_s = time.monotonic()
+        """Wait until no job is open and no delivery is pending, or until nothing has ended for a long time."""
+        began_s = last_end_s = time.monotonic()
         query = f"SELECT id, state, waiting, error FROM jobs WHERE state NOT IN {ENDED}"
         pending = "SELECT id, 'delivery', attempts, error FROM deliveries WHERE state = 'pending'"
-        while (left := [*rows(self._world, query), *rows(self._world, pending)]) and (
-            time.monotonic() - began_s < QUIET_S
-        ):
+        fewest: int | None = None
+        while left := [*rows(self._world, query), *rows(self._world, pending)]:
+            if fewest is None or len(left) < fewest:
+                fewest, last_end_s = len(left), time.monotonic()
+            elif time.monotonic() - last_end_s > QUIET_S:
+                break
             _progress(f"{len(left)} left, such as {' '.join(map(str, left[0]))[:200]}")
             time.sleep(PROGRESS_S)
         self.quiet_s = time.monotonic() - began_s

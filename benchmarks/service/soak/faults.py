@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 
-from benchmarks.service.soak.world import LEASE_S, SoakWorld
+from benchmarks.service.soak.world import SoakWorld
 from tradewind.model.records import dataclass
 
 __all__ = ["Fault", "FaultRunner", "plan_faults"]
@@ -30,7 +30,8 @@ NEEDS = (
 REPLICA = ("replica killed", "replica terminated", "replica frozen", "clock stepped")
 CLOCK_STEPS_S = (-600, -90, -5, 5, 90, 600)
 DOWN_S = (0.5, 4.0)
-FROZEN_S = (LEASE_S + 1.0, LEASE_S + 4.0)
+FROZEN_AFTER_LEASE_S = (1.0, 4.0)
+"""A frozen replica sleeps for longer than its leases last."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Fault:
     step_s: int = 0
 
 
-def plan_faults(chance: random.Random, count: int, duration_s: float, *, can_fill: bool) -> list[list[Fault]]:
+def plan_faults(
+    chance: random.Random, count: int, duration_s: float, lease_s: float, *, can_fill: bool
+) -> list[list[Fault]]:
     """Return the faults of each lane by time. Each kind comes once before any comes again."""
     lanes = []
     for lane, kinds in enumerate((NEEDS, REPLICA)):
@@ -56,7 +59,8 @@ def plan_faults(chance: random.Random, count: int, duration_s: float, *, can_fil
         space_s = duration_s / (number + 1)
         found = []
         for place, kind in enumerate(order[:number]):
-            lasts_s = chance.uniform(*(FROZEN_S if kind == "replica frozen" else DOWN_S))
+            is_frozen = kind == "replica frozen"
+            lasts_s = lease_s + chance.uniform(*FROZEN_AFTER_LEASE_S) if is_frozen else chance.uniform(*DOWN_S)
             # The last replica is never ended, so that its memory is seen over the whole run.
             replica = chance.randrange(2 if kind in ("replica killed", "replica terminated") else 3)
             at_s = (place + chance.uniform(0.5, 1.0)) * space_s

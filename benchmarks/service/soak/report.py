@@ -63,7 +63,7 @@ class SoakReport:
             ("answers 503 or 429, sent again", f"{clients.counts['answers 503'] + clients.counts['answers 429']}"),
             ("jobs at the end", ", ".join(f"{count} {state}" for state, count in sorted(checks.states.items()))),
             ("jobs paused, resumed or cancelled by users", f"{sum(bool(one.changed) for one in sent)}"),
-            ("faults", f"{runner.done.total()}"),
+            ("faults, lease of the servers", f"{runner.done.total()}, {soak.lease_s} s"),
             ("starts of replicas", f"{sum(one.starts for one in world.replicas)}"),
             (
                 "ends of replicas",

@@ -16,7 +16,7 @@ from benchmarks.service.soak.clients import Clients, make_tenants, plan_load, pr
 from benchmarks.service.soak.faults import FaultRunner, plan_faults
 from benchmarks.service.soak.report import SoakReport, markdown
 from benchmarks.service.soak.watch import Watch
-from benchmarks.service.soak.world import SoakWorld
+from benchmarks.service.soak.world import LEASE_S, SoakWorld
 from tradewind.model.records import dataclass
 
 __all__ = ["Soak", "measure_soak"]
@@ -36,6 +36,7 @@ class Soak:
     jobs: int | None = None
     faults: int | None = None
     keep: Path | None = None
+    lease_s: int = LEASE_S
 
 
 def measure_soak(soak: Soak, out: Path) -> tuple[str, bool]:
@@ -49,8 +50,8 @@ def measure_soak(soak: Soak, out: Path) -> tuple[str, bool]:
     chance = random.Random(soak.seed)
     plan = plan_load(chance, jobs, duration_s, soak.hours)
     load_before = os.getloadavg()[0]
-    with SoakWorld() as world:
-        lanes = plan_faults(chance, faults, duration_s, can_fill=world.can_fill)
+    with SoakWorld(soak.lease_s) as world:
+        lanes = plan_faults(chance, faults, duration_s, soak.lease_s, can_fill=world.can_fill)
         prepare_sources(world, chance)
         clients = Clients(world, make_tenants(world, plan), plan)
         watch, runner = Watch(world), FaultRunner(world, lanes)

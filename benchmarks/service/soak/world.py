@@ -37,7 +37,7 @@ BUCKET, OWN_BUCKET = "soak", "soak-own"
 """The bucket that jobs use with the credentials of the servers, and that of a tenant's connection."""
 SMALL_BYTES, STATE_BYTES = 48 << 20, 512 << 20
 """Sizes of the file systems that are filled: a destination, and the state folder of all replicas."""
-START_S = 60.0
+START_S = 300.0
 LOOK_S = 0.2
 CLONE_NEWNS = 0x0002_0000
 BALANCER = """
@@ -141,8 +141,8 @@ class Replica:
 class SoakWorld:
     """All servers of the soak, until the block ends. Raises InstallError or ServerError if one cannot run."""
 
-    def __init__(self) -> None:
-        self.folder = temporary_folder("soak")
+    def __init__(self, lease_s: int = LEASE_S) -> None:
+        self.lease_s, self.folder = lease_s, temporary_folder("soak")
         self.data, self.state, self.small = (self.folder / name for name in ("data", "state", "data/small"))
         self.can_fill = _private_mounts()
         self.exits: Counter[str] = Counter()
@@ -183,7 +183,7 @@ class SoakWorld:
         base = [sys.executable, "-m", "tradewind.cli.main", "serve", "--state", str(self.state)]
         base += ["--database", self.postgres.url]
         subprocess.run([*base, "--migrate"], check=True, env=environment, stdout=subprocess.DEVNULL)
-        base += ["--lease", str(LEASE_S), "--jobs", str(JOBS_AT_ONCE), "--allow-path", str(self.data)]
+        base += ["--lease", str(self.lease_s), "--jobs", str(JOBS_AT_ONCE), "--allow-path", str(self.data)]
         base += ["--allow-store", f"s3://{BUCKET}/", "--allow-endpoint", self.store.endpoint]
         base += ["--allow-webhook-network", "127.0.0.0/8"]
         self.replicas = [

@@ -1,4 +1,5 @@
-"""Keeps the leases of one server: renews them, and knows when they can no longer be relied on.
+"""Keeps the leases of one server: renews them, and knows when they can no longer be relied on. It also renews the right
+to schedule while a pass of the scheduler lasts.
 
 The database's clock decides when another server may adopt a job. This server counts from before each renewal by its own
 monotonic clock, and stops relying on its leases earlier: so it has stopped its runs when another server may begin.
@@ -15,6 +16,7 @@ from tradewind.errors import StateError
 from tradewind.service.claims import ClaimTable
 from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobLease, LeaseLost
+from tradewind.service.scheduler_lease import SchedulerLease
 
 __all__ = ["LeaseKeeper"]
 
@@ -29,8 +31,8 @@ RELIABLE_SHARE = 0.7
 class LeaseKeeper:
     """Renews the leases of a server in a thread of its own. Any thread may ask for them."""
 
-    def __init__(self, claims: ClaimTable, lease_s: float, faults: Faults) -> None:
-        self._claims, self._lease_s, self._faults = claims, lease_s, faults
+    def __init__(self, claims: ClaimTable, right: SchedulerLease, lease_s: float, faults: Faults) -> None:
+        self._claims, self._right, self._lease_s, self._faults = claims, right, lease_s, faults
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._held: dict[JobLease, str] = {}
         #: Leases with the time of their claim, which a look that began earlier does not know [s].
@@ -76,6 +78,7 @@ class LeaseKeeper:
             try:
                 with self._faults.caught("leases"):  # Without a pause: leases expire.
                     self._look()
+                    self._right.keep()
                 is_failing = False
             except StateError as error:
                 if not is_failing:

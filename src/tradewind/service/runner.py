@@ -52,7 +52,8 @@ class JobRunner:
         traces: JobTraces | None = None,
     ) -> None:
         self._database, self._claims, self._settings, self._faults = database, claims, settings, faults
-        self._leases = LeaseKeeper(claims, settings.lease_s, faults)
+        right = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
+        self._leases = LeaseKeeper(claims, right, settings.lease_s, faults)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
@@ -60,10 +61,9 @@ class JobRunner:
         self._worker = JobWorker(
             database, queue, self._leases, self._engine, settings, connections, faults, traces, self._closing
         )
-        lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
         binder = ServiceBinder(grid)
         self._scheduling = ServiceScheduler(
-            database, queue, claims, lease, binder, self._worker.fail, self._worker.progress, faults
+            database, queue, claims, right, binder, self._worker.fail, self._worker.progress, faults
         )
         self._schedules = ScheduleRunner(database, queue, faults, traces)
         self._next_s = 0.0

@@ -1,11 +1,15 @@
 """The right to schedule: one replica has it at a time, with a number that grows with each holder.
 
+A pass may take longer than a lease: the first one of a new holder reads all jobs. So another thread keeps the lease
+meanwhile. Otherwise, with many jobs, each holder would lose it before its first decision, and no job would ever start.
+
 Each transaction that carries out decisions checks it. So a replica that has lost the right, and does not know it yet,
 changes nothing, and its successor has read the jobs after its last change.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 
 from sqlalchemy import Connection, insert, select, update
@@ -18,6 +22,9 @@ __all__ = ["SchedulerLease"]
 NAME = "scheduler"
 #: Share of the lease after which it is renewed.
 RENEW_SHARE = 0.3
+#: Share of the lease after which it is kept while a pass lasts, and the number of leases after which it is not: a pass
+#: that hangs loses it then.
+KEEP_SHARE, PASS_LEASES_MAX = 0.5, 20
 
 
 class SchedulerLease:
@@ -26,13 +33,36 @@ class SchedulerLease:
     def __init__(self, database: ServiceDatabase, owner: str, lease_ms: int) -> None:
         self._database, self._owner, self._lease_ms = database, owner, lease_ms
         self._epoch: int | None = None
-        self._renewed_s = 0.0
+        self._renewed_s = self._began_s = 0.0
+        self._lock = threading.Lock()
 
     def hold(self) -> int | None:
         """Acquire or renew the lease; return its number, or None while another server has it. Raises StateError."""
-        now_s = time.monotonic()
+        self._began_s = now_s = time.monotonic()
         if self._epoch is not None and now_s - self._renewed_s < self._lease_ms / 1000 * RENEW_SHARE:
             return self._epoch
+        with self._lock:
+            return self._acquired(now_s)
+
+    def keep(self) -> None:
+        """Renew the lease if it is held. Another thread calls this while a pass may take long. Raises StateError."""
+        if not self._lock.acquire(blocking=False):
+            return  # It is being acquired, or given up.
+        try:
+            epoch, now_s, lease_s = self._epoch, time.monotonic(), self._lease_ms / 1000
+            is_due = now_s - self._renewed_s >= lease_s * KEEP_SHARE
+            if epoch is None or not is_due or now_s - self._began_s > lease_s * PASS_LEASES_MAX:
+                return
+            mine = schedulers.c.name == NAME, schedulers.c.owner == self._owner, schedulers.c.epoch == epoch
+            with self._database.write_rows() as connection:
+                until = database_unix_ms(connection) + self._lease_ms
+                is_lost = connection.execute(update(schedulers).where(*mine).values(lease_unix_ms=until)).rowcount == 0
+            self._epoch, self._renewed_s = (None if is_lost else epoch), now_s
+        finally:
+            self._lock.release()
+
+    def _acquired(self, now_s: float) -> int | None:
+        """Acquire or renew the lease; return its number, or None while another server has it."""
         clock_ms = self._database.clock_ms
         query = select(schedulers.c.owner, schedulers.c.epoch, schedulers.c.lease_unix_ms, clock_ms).where(
             schedulers.c.name == NAME
@@ -70,7 +100,8 @@ class SchedulerLease:
 
     def leave(self) -> None:
         """Give the lease up, so that another server schedules at once. Raises StateError."""
-        with self._database.write_rows() as connection:
-            mine = schedulers.c.name == NAME, schedulers.c.owner == self._owner
-            connection.execute(update(schedulers).where(*mine).values(lease_unix_ms=0))
-        self._epoch = None
+        with self._lock:
+            with self._database.write_rows() as connection:
+                mine = schedulers.c.name == NAME, schedulers.c.owner == self._owner
+                connection.execute(update(schedulers).where(*mine).values(lease_unix_ms=0))
+            self._epoch = None
