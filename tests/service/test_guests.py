@@ -184,8 +184,8 @@ def test_a_site_may_be_in_a_store(tmp_path: Path, sent: Path) -> None:
             listed = admin.get(f"/v1/jobs/{job['id']}/objects").json()["objects"]
             assert {one["destination"] for one in listed} == {f"guest://run7/{name}" for name in contents(sent)}
             (sent / "large").write_bytes(os.urandom(48 << 20))
-            words = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(sent), "lab:run8"
-            sender, job_id = begin(server, tmp_path, *words)
+            slow = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(sent), "lab:run8"
+            sender, job_id = begin(server, tmp_path, *slow)
             until_moved(admin, job_id, 10 << 20)
             assert client.uploads("bucket")
             sender.kill()
