@@ -32,7 +32,7 @@ class World:
 
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.postgres, ports = postgres, [free_port() for _ in ADDRESSES]
-        shared = "--database", postgres.url, "--lease", "2", "--site", f"dublin={folder / 'data' / 'dublin'}"
+        shared = "--database", postgres.url, "--lease", "10", "--site", f"dublin={folder / 'data' / 'dublin'}"
         self.servers = [
             Server(
                 folder,

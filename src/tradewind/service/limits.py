@@ -165,6 +165,11 @@ QUOTES_PER_TENANT_MAX = 1_000
 #: Default and maximum time for which a quote is kept.
 QUOTE_S_DEFAULT = 3_600
 QUOTE_S_MAX = 86_400
+#: Transfers that a server plans at a time, and how long a further one waits [s]; then it is answered 429.
+PLANS_AT_ONCE_MAX = 2
+PLANS_WAIT_S = 20.0
+#: Largest volume of a plan [GB]: an exabyte.
+VOLUME_GB_MAX = 1e9
 #: Hours ahead for which tenants may bid; a later one is answered 409.
 BID_HOURS_MAX = 168
 #: Open bids of one tenant, and of one auction; a further one is answered 429.
