@@ -103,7 +103,7 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
 
 @pytest.mark.slow
 @NEEDS_BUILD
-@pytest.mark.parametrize("name", ["transfers", "pages", "operation", "accessibility"])
+@pytest.mark.parametrize("name", ["transfers", "pages", "operation", "plan", "accessibility"])
 def test_the_console_in_a_browser(server: Server, name: str) -> None:
     run_in_browser(
         name,

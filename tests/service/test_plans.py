@@ -12,7 +12,7 @@ import pytest
 from tests.service.server import Server
 
 #: A plan takes seconds of a processor.
-PLAN_S = 300.0
+PLAN_S = 400.0
 PLACES: dict[str, Any] = {"src": "aws:us-east-1", "dst": "gcp:europe-west4", "volume_gb": 50, "max_vms": 1}
 
 

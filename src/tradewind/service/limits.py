@@ -168,6 +168,8 @@ QUOTE_S_MAX = 86_400
 #: Transfers that a server plans at a time, and how long a further one waits [s]; then it is answered 429.
 PLANS_AT_ONCE_MAX = 2
 PLANS_WAIT_S = 20.0
+#: Time for one plan [s]; then it is answered 503.
+PLAN_S_MAX = 300.0
 #: Largest volume of a plan [GB]: an exabyte.
 VOLUME_GB_MAX = 1e9
 #: Hours ahead for which tenants may bid; a later one is answered 409.

@@ -5,8 +5,7 @@ Nothing is rented, counted or submitted. A quote has the price of a job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -14,6 +13,7 @@ from pydantic import BaseModel
 
 from tradewind.service.auth import Sender, needs
 from tradewind.service.limits import MACHINES_MAX, PLANS_WAIT_S, VOLUME_GB_MAX
+from tradewind.service.planning_child import planned
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
@@ -87,11 +87,7 @@ def frontier(
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """Return the cost of each rate that a transfer between two regions can have on machines."""
-    engine = request.app.state.service.runner.engine
-    with _slot(request):
-        found = engine.frontier(src, dst, volume_gb=volume_gb, max_vms=max_vms)
-    points = [{"rate_gbps": rate_gbps, "usd": usd} for usd, rate_gbps in found.points]
-    return {"points": points, "proven": found.proven}
+    return _planned(request, {"source": src, "destination": dst, "volume_gb": volume_gb, "max_vms": max_vms})
 
 
 @router.get("/plan", response_model=PlanView)
@@ -105,32 +101,20 @@ def plan(
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """Return the cheapest plan of a transfer between two regions at a rate, with a map of its routes."""
-    engine = request.app.state.service.runner.engine
-    with _slot(request):
-        least_gbps = rate_gbps * (1 - ROUNDING)
-        found = engine.plan(src, dst, volume_gb=volume_gb, max_vms=max_vms, min_throughput_gbps=least_gbps)
-        explanation = found.explain()
-    return {
-        "rate_gbps": found.throughput_gbps,
-        "time_s": found.time_s,
-        "usd": found.cost.total_usd,
-        "egress_usd": found.cost.egress_usd,
-        "routes": [{"regions": [str(one) for one in each.regions], "share": each.share} for each in found.routes],
-        "machines": [
-            {"region": str(each.region), "type": each.offer.type, "count": each.count} for each in found.machines
-        ],
-        "explanation": explanation,
-        "map_svg": found.map().svg,
-    }
+    least_gbps = rate_gbps * (1 - ROUNDING)
+    asked = {"source": src, "destination": dst, "volume_gb": volume_gb, "max_vms": max_vms}
+    return _planned(request, {**asked, "min_throughput_gbps": least_gbps})
 
 
-@contextmanager
-def _slot(request: Request) -> Iterator[None]:
-    """Let a few requests plan at a time: each needs a processor for seconds. Raises ApiProblem 429."""
-    planning = request.app.state.service.planning
-    if not planning.acquire(timeout=PLANS_WAIT_S):
+def _planned(request: Request, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the planner's answer. A few requests plan at a time: each needs a processor for seconds.
+
+    Raises ApiProblem, also 429 if too many others plan.
+    """
+    service = request.app.state.service
+    if not service.planning.acquire(timeout=PLANS_WAIT_S):
         raise ApiProblem(429, "other transfers are being planned", headers={"Retry-After": "2"})
     try:
-        yield
+        return planned(service.settings.engine_state, question)
     finally:
-        planning.release()
+        service.planning.release()
