@@ -7,6 +7,7 @@ outlives its time. The question comes as JSON on standard input, and the answer 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tradewind.service.problems import ApiProblem
 
 __all__ = ["planned"]
 
+_LOG = logging.getLogger("tradewind.service")
 #: Priority of the process, below that of the server.
 NICE = 10
 #: Significant digits of a point of the frontier.
@@ -41,6 +43,7 @@ def planned(state_dir: str, question: Mapping[str, Any]) -> dict[str, Any]:
             503, f"the plan was not made within {PLAN_S_MAX:g} s", hint="try again, or allow fewer machines"
         ) from None
     if done.returncode != 0:
+        _LOG.error("the planner ended with exit code %d: %s", done.returncode, done.stderr.strip().rpartition("\n")[2])
         raise ApiProblem(503, "the planner has ended without an answer", headers={"Retry-After": "5"})
     answer: dict[str, Any] = json.loads(done.stdout)
     if "error" in answer:
@@ -78,7 +81,7 @@ def _answer(state_dir: str, question: dict[str, Any]) -> dict[str, Any]:
         "egress_usd": plan.cost.egress_usd,
         "routes": [{"regions": [str(one) for one in each.regions], "share": each.share} for each in plan.routes],
         "machines": [
-            {"region": str(each.region), "type": each.offer.type, "count": each.count} for each in plan.machines
+            {"region": str(each.region), "type": each.offer.machine.name, "count": each.count} for each in plan.machines
         ],
         "explanation": plan.explain(),
         "map_svg": plan.map().svg,
