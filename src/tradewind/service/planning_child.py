@@ -81,7 +81,7 @@ def _answer(state_dir: str, question: dict[str, Any]) -> dict[str, Any]:
         "egress_usd": plan.cost.egress_usd,
         "routes": [{"regions": [str(one) for one in each.regions], "share": each.share} for each in plan.routes],
         "machines": [
-            {"region": str(each.region), "type": each.offer.machine.name, "count": each.count} for each in plan.machines
+            {"region": str(each.region), "type": each.offer.name, "count": each.count} for each in plan.machines
         ],
         "explanation": plan.explain(),
         "map_svg": plan.map().svg,
