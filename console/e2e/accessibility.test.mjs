@@ -36,6 +36,9 @@ for (const scheme of ["light", "dark"]) {
       await page.getByRole("region", { name: "List of margins" }).waitFor();
       await page.getByRole("region", { name: "List of bids" }).waitFor();
       await look(page, scheme, "market");
+      await page.getByRole("link", { name: "Plan", exact: true }).click();
+      await page.getByLabel("From region").selectOption("aws:us-east-1");
+      await look(page, scheme, "plan");
       await page.getByRole("link", { name: "Schedules" }).click();
       await page.getByText("There are no schedules.").waitFor();
       await look(page, scheme, "schedules");

@@ -8,13 +8,17 @@ const PAGE_ROWS = "100";
 /** The latest work of a part of a page. `problem` is its error, which the next work clears. */
 export class Attempt {
   problem = $state<Problem | null>(null);
+  isBusy = $state(false);
 
   async run(work: () => Promise<unknown>): Promise<void> {
     this.problem = null;
+    this.isBusy = true;
     try {
       await work();
     } catch (error) {
       this.problem = problemOf(error);
+    } finally {
+      this.isBusy = false;
     }
   }
 

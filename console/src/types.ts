@@ -380,3 +380,21 @@ export interface Site {
   name: string;
   place: string;
 }
+
+/** The least cost of a rate. */
+export interface FrontierPoint {
+  rate_gbps: number;
+  usd: number;
+}
+
+/** The cheapest plan of at least a rate. */
+export interface PlannedTransfer {
+  rate_gbps: number;
+  time_s: number;
+  usd: number;
+  egress_usd: number;
+  routes: { regions: string[]; share: number }[];
+  machines: { region: string; type: string; count: number }[];
+  explanation: string;
+  map_svg: string;
+}

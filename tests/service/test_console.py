@@ -103,7 +103,7 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
 
 @pytest.mark.slow
 @NEEDS_BUILD
-@pytest.mark.parametrize("name", ["transfers", "pages", "operation", "accessibility"])
+@pytest.mark.parametrize("name", ["transfers", "pages", "operation", "plan", "accessibility"])
 def test_the_console_in_a_browser(server: Server, name: str) -> None:
     run_in_browser(
         name,
@@ -122,5 +122,5 @@ def run_in_browser(name: str, **environment: str) -> None:
         pytest.skip("the console's test libraries are not installed: make console")
     command = [node, "--test", "--test-concurrency=1", str(CONSOLE / "e2e" / f"{name}.test.mjs")]
     own = {**os.environ, "CHROMIUM": chromium, **environment}
-    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=900)
     assert ended.returncode == 0, ended.stdout + ended.stderr

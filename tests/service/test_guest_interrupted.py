@@ -90,6 +90,31 @@ def test_ctrl_c_pauses_a_job_that_waits(server: Server, sent: Path, tmp_path: Pa
     assert done.returncode == 0 and f"job {job_id}" in done.stderr, done.stderr
 
 
+def unfinished(server: Server) -> list[str]:
+    return [path.name for path in (server.data / "dublin" / "default").glob(".*.tradewind-*")]
+
+
+def test_a_cancelled_job_leaves_no_unfinished_upload_although_its_client_was_killed(
+    server: Server, tmp_path: Path
+) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(48 << 20))
+    (server.data / "dublin" / "default").mkdir(parents=True, exist_ok=True)
+    foreign = server.data / "dublin" / "default" / ".other.tradewind-0123456789abcdef"
+    foreign.write_bytes(b"of another job")
+    words = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(large), "dublin:gone"
+    started, job_id = begin(server, tmp_path, *words)
+    with server.client() as client:
+        until_moved(client, job_id, 10 << 20)
+        assert len(unfinished(server)) == 2
+        started.kill()
+        started.communicate()
+        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+        until(client, job_id, "cancelled")
+    assert unfinished(server) == [foreign.name]
+    foreign.unlink()
+
+
 @pytest.mark.slow
 def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"
@@ -105,6 +130,7 @@ def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tm
         job = client.get(f"/v1/jobs/{job_id}").json()
         assert job["state"] == "cancelled" and job["counts"]["bytes_done"] >= 5 << 20
         assert client.get(f"/v1/jobs/{job_id}/objects").status_code == 410
+    assert not unfinished(server)
     assert [path.name for path in (tmp_path / "state" / "guests").glob("*/*")] == ["lock"]
 
 

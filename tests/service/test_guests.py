@@ -13,14 +13,17 @@ import pytest
 from testbed.s3 import S3
 from testbed.servers import InstallError, versitygw
 from tests.service.guest_hosts import (
+    SLOW,
+    begin,
     command,
     contents,
     some_files,
     surroundings,
     tradewind,
+    until_moved,
     with_dublin,
 )
-from tests.service.server import Server
+from tests.service.server import Server, until
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +183,16 @@ def test_a_site_may_be_in_a_store(tmp_path: Path, sent: Path) -> None:
             job, *_ = admin.get("/v1/jobs").json()["jobs"]
             listed = admin.get(f"/v1/jobs/{job['id']}/objects").json()["objects"]
             assert {one["destination"] for one in listed} == {f"guest://run7/{name}" for name in contents(sent)}
+            (sent / "large").write_bytes(os.urandom(48 << 20))
+            slow = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(sent), "lab:run8"
+            sender, job_id = begin(server, tmp_path, *slow)
+            until_moved(admin, job_id, 10 << 20)
+            assert client.uploads("bucket")
+            sender.kill()
+            sender.communicate()
+            admin.post(f"/v1/jobs/{job_id}/cancel")
+            until(admin, job_id, "cancelled")
+            assert not client.uploads("bucket")
     finally:
         if server.process is not None:
             server.kill()

@@ -39,6 +39,8 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/invoices"): "audit:read",
     ("GET", "/v1/invoices/{invoice_id}"): "audit:read",
     ("GET", "/v1/grid"): "jobs:read",
+    ("GET", "/v1/frontier"): "jobs:read",
+    ("GET", "/v1/plan"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
     ("GET", "/v1/market/energy"): "tenants",
     ("GET", "/v1/market/auctions"): "jobs:read",

@@ -16,12 +16,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from tradewind.engine.guest_programs import GuestPlace, guest_program
-from tradewind.engine.jobs import LOCK_FILE
+from tradewind.engine.jobs import JOURNAL_FILE, LOCK_FILE
 from tradewind.engine.service_client import ENDED, POLL_S, RunOver, ServiceClient, ended_well
 from tradewind.errors import GatewayError, GatewayLost, JobBusy, JobNotFound, UsageError
 from tradewind.fleet.processes import machine_environment
@@ -48,6 +48,8 @@ REPORT_S, JOINED_REPORT_S = 1.0, 0.3
 #: Maximum number and length of the events in one report, and number of those that wait; beyond it the gateway keeps
 #: them. The service accepts a report of 1 MiB.
 EVENTS_AT_ONCE, EVENTS_BYTES, EVENTS_WAITING_MAX = 200, 512 << 10, 2_000
+#: Maximum number and length of the keys of unfinished uploads in one report. A lead has fewer at a time as a rule.
+UPLOADS_AT_ONCE, UPLOADS_BYTES = 1_000, 256 << 10
 #: Path of the request by which a gateway's certificate is renewed.
 IDENTITY = "/v1/identity"
 
@@ -159,6 +161,20 @@ class GuestHost:
         document: dict[str, Any] = to_document(made)
         return document
 
+    def unfinished_uploads(self) -> list[str]:
+        """Return the keys at the destination that the lead here has not finished to upload, over all its runs."""
+        import sqlite3
+
+        path = self._folder / "journal" / JOURNAL_FILE
+        if not path.exists():
+            return []
+        try:
+            with closing(sqlite3.connect(path)) as connection:
+                query = "SELECT DISTINCT target_key FROM upload ORDER BY target_key LIMIT ?"
+                return [key for (key,) in connection.execute(query, (UPLOADS_AT_ONCE,))]
+        except sqlite3.Error:  # The lead is just making it.
+            return []
+
     def start_gateway(self, join: Join, socket: str) -> GatewayProcess:
         """Start the gateway, without this user's credentials of stores. Raises GatewayError."""
         log = str(self._folder / "gateway.log")
@@ -213,7 +229,9 @@ class _GuestRun:
         self._events: deque[str] = deque()
         self._room = threading.Semaphore(EVENTS_WAITING_MAX)
         self._taken = 0
-        self._has_program = False
+        self._has_program, self._leads = False, False
+        #: The unfinished uploads that the service knows of.
+        self._uploads: list[str] | None = None
         self._is_over, self._is_news = threading.Event(), threading.Event()
         try:
             self._process = host.start_gateway(self._join, f"{self._sockets}/control")
@@ -237,11 +255,14 @@ class _GuestRun:
             self._wait_for_news()
             if self._failure is None and self._process.exit_code is not None:
                 self._failure = f"its gateway ended: {self._process.ending(0.0)}"
+            report = self._report()
             try:
-                said = self._client.exchange(self._job_id, self._report())
+                said = self._client.exchange(self._job_id, report)
             except RunOver:
                 return
             self._answers.clear()
+            if report["uploads"] is not None:
+                self._uploads = report["uploads"]
             while self._taken < said["events"]:
                 self._events.popleft()
                 self._taken += 1
@@ -259,6 +280,7 @@ class _GuestRun:
         self._is_news.clear()
 
     def _report(self) -> dict[str, Any]:
+        uploads = _within(self._host.unfinished_uploads(), UPLOADS_BYTES) if self._leads else None
         return {
             "session": self._session,
             "version": self._version,
@@ -266,6 +288,7 @@ class _GuestRun:
             "first": self._taken,
             "events": _first_events(list(self._events)),
             "failure": self._failure,
+            "uploads": None if uploads == self._uploads else uploads,
             "waits": self._version is not None and not self._has_program,
         }
 
@@ -295,6 +318,7 @@ class _GuestRun:
                 self._has_program = True
                 self._is_news.set()  # The answer.
                 if program.get("lead") is not None:
+                    self._leads = True
                     threading.Thread(target=self._read_events, name="guest events", daemon=True).start()
             elif asked["kind"] == "drain":
                 self._control.drain()
@@ -322,12 +346,16 @@ class _GuestRun:
 
 
 def _first_events(waiting: Sequence[str]) -> list[str]:
-    """Return the events for one report: with long names of objects, fewer fit. There is one at least."""
+    """Return the events for one report: with long names of objects, fewer fit."""
+    return _within(waiting[:EVENTS_AT_ONCE], EVENTS_BYTES)
+
+
+def _within(texts: Sequence[str], bytes_max: int) -> list[str]:
+    """Return as many of the first texts as fit into a report. There is one at least."""
     found: list[str] = []
-    left_bytes = EVENTS_BYTES
-    for line in waiting[:EVENTS_AT_ONCE]:
-        left_bytes -= len(json.dumps(line))
-        if left_bytes < 0 and found:
+    for text in texts:
+        bytes_max -= len(json.dumps(text))
+        if bytes_max < 0 and found:
             break
-        found.append(line)
+        found.append(text)
     return found

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
+from tradewind.engine.guest_leftovers import abort_leftovers
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -340,10 +341,13 @@ class JobControl:
         """End the machines and uploads that a job left behind."""
         job_id = record.id
         end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
-        if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
-            self.store.set_cancelled(job_id)  # No lead has started, so nothing else has to be ended.
-            return
         stores = [target["store"] for target in record.document["spec"]["targets"]]
+        if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
+            # No lead has started here. That of a guest has left what it has reported.
+            with surroundings(credentials) as around:
+                abort_leftovers(self.gateway, self.store.path(job_id), stores, around)
+            self.store.set_cancelled(job_id)
+            return
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         with surroundings(credentials) as around:
             code = run_task(self.gateway, task, around)

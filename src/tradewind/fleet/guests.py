@@ -28,6 +28,7 @@ from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 from tradewind.errors import GuestAbsent, TradewindError
+from tradewind.fleet.guest_uploads import KeptUploads
 from tradewind.fleet.sink_counts import SinkMeter
 from tradewind.fleet.sockets import MACHINES, ControlFolder
 from tradewind.gateway.client import REQUEST_S, GatewayClient
@@ -99,6 +100,7 @@ class GuestDesk:
         self._session: str | None = None
         self._version: Mapping[str, Any] | None = None
         self._opened_s = self._seen_s = time.monotonic()
+        self._opened_unix_ms = round(time.time() * 1000)
         self._asked: dict[int, dict[str, Any]] = {}
         self._answers: dict[int, Mapping[str, Any]] = {}
         self._number = 0
@@ -110,6 +112,8 @@ class GuestDesk:
         #: The sink's own counts, and its control address, while a guest sends.
         self._meter: SinkMeter | None = None
         self._controls: ControlFolder | None = None
+        #: The keys of the uploads that a guest which sends has not finished.
+        self._uploads: KeptUploads | None = None
         self._progress: Mapping[str, Any] = to_document(Progress())
         self._summary: Mapping[str, Any] | None = None
         self._ending: str | None = None
@@ -141,10 +145,12 @@ class GuestDesk:
         first: int,
         events: Sequence[bytes],
         failure: str | None,
+        uploads: Sequence[str] | None = None,
     ) -> int:
         """Take what the client says, and return how many of its events were taken so far.
 
-        `first` is the number of events before `events`. Raises DeskOver.
+        `first` is the number of events before `events`; `uploads` are the keys of all that it has not finished, if they
+        have changed. Raises DeskOver.
         """
         if self._meter is not None and any(json.loads(line)["event"] == "done" for line in events):
             self._meter.count()
@@ -152,6 +158,9 @@ class GuestDesk:
             self._require_session(session)
             self._seen_s = time.monotonic()
             self._version = version or self._version
+            if self._uploads is not None and uploads is not None:
+                with suppress(OSError):  # On a full disk, the next change is kept.
+                    self._uploads.keep(uploads)
             self._answers.update({number: each for number, each in answers.items() if self._asked.pop(number, None)})
             if first <= self._received:
                 self._take(events[self._received - first :])
@@ -275,9 +284,11 @@ class GuestDesk:
             raise DeskOver("no such session")
 
     def _watch_sink(self, program: Mapping[str, Any]) -> None:
-        """Count at the sink of a lead's program."""
+        """Count at the sink of a lead's program, and keep the keys of its uploads."""
         lead = program["lead"]
         self._state_dir = lead.get("state_dir")
+        if self._state_dir is not None:
+            self._uploads = KeptUploads(self._state_dir, lead, self._opened_unix_ms)
         if self._state_dir is None or self._meter is not None or not program["routes"]:
             return
         self._controls = ControlFolder(self._folder.parent, name=MACHINES)

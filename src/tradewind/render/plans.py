@@ -116,6 +116,10 @@ class _Planned(ABC, Generic[OverlayT]):
             picture.save(path)
         return picture
 
+    def map(self) -> Picture:
+        """Draw the routes on a map, with cost and rate."""
+        return plan_picture(self.overlay, None, (), _places(self.transfer))
+
     def to_document(self) -> dict[str, Any]:
         """Return the plan as a JSON document, as printed by `tradewind plan --json`."""
         return plan_document(self.overlay)

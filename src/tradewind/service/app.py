@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,7 @@ from tradewind.service.api import (
     members,
     money,
     own_console,
+    plans,
     quotes,
     receipts,
     rotation,
@@ -58,6 +60,7 @@ from tradewind.service.limits import (
     AUDITED_REFUSALS_BURST,
     AUDITED_REFUSALS_PER_S,
     PEER_REQUESTS_AT_ONCE,
+    PLANS_AT_ONCE_MAX,
     REFUSED_BURST,
     REFUSED_PER_S,
     REQUESTS_BURST,
@@ -115,6 +118,8 @@ class Service:
         self.runner = JobRunner(
             database, self.queue, self._claims, settings, self.grid, self.connections, self.faults, job_traces
         )
+        #: Free places for requests that plan.
+        self.planning = threading.BoundedSemaphore(PLANS_AT_ONCE_MAX)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
@@ -209,8 +214,8 @@ def create_app(service: Service) -> FastAPI:
     app.state.service, app.state.passes_on = service, True
     add_handlers(app)
     for part in (
-        *(health, jobs, guests, job_objects, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
-        *(links, fleets, sites, tenants, rotation, members, connections, webhooks),
+        *(health, jobs, guests, job_objects, schedules, receipts, quotes, plans, money, grid, market, bids),
+        *(limits, bans, links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)
     app.include_router(console)

@@ -38,8 +38,8 @@ STREAM_KEEP_ALIVE_S = 15.0
 STREAM_EVENTS_AT_ONCE = 500
 #: Jobs of one tenant that have not ended; a further one is answered 429.
 OPEN_JOBS_PER_TENANT_MAX = 10_000
-#: Maximum answers and events in one report of a guest, and how long one waits for a request [s].
-GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S = 16, 256, 0.5
+#: Maximum answers, events and unfinished uploads in one report of a guest, and how long one waits for a request [s].
+GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_UPLOADS_MAX, GUEST_WAIT_S = 16, 256, 1_000, 0.5
 #: Requests of guests that one server passes on to others at a time, and the time for an answer [s]; further ones wait.
 PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
@@ -165,6 +165,13 @@ QUOTES_PER_TENANT_MAX = 1_000
 #: Default and maximum time for which a quote is kept.
 QUOTE_S_DEFAULT = 3_600
 QUOTE_S_MAX = 86_400
+#: Transfers that a server plans at a time, and how long a further one waits [s]; then it is answered 429.
+PLANS_AT_ONCE_MAX = 2
+PLANS_WAIT_S = 20.0
+#: Time for one plan [s]; then it is answered 503.
+PLAN_S_MAX = 300.0
+#: Largest volume of a plan [GB]: an exabyte.
+VOLUME_GB_MAX = 1e9
 #: Hours ahead for which tenants may bid; a later one is answered 409.
 BID_HOURS_MAX = 168
 #: Open bids of one tenant, and of one auction; a further one is answered 429.

@@ -22,7 +22,7 @@ from tradewind.service.api.jobs import WRITE, JobId
 from tradewind.service.auth import Sender
 from tradewind.service.database import record_change
 from tradewind.service.jobs import JobRow
-from tradewind.service.limits import GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S
+from tradewind.service.limits import GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_UPLOADS_MAX, GUEST_WAIT_S
 from tradewind.service.peers import Peer
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import ACTIVE
@@ -33,6 +33,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 LOOK_S = 0.05
 #: Largest number in an event: a database can keep it.
 COUNT_MAX = 1 << 62
+UploadKey = Annotated[str, Field(max_length=4_096)]
 EventLine = Annotated[str, Field(max_length=65_536)]
 
 
@@ -89,7 +90,8 @@ class GuestAnswer(BaseModel):
 class GuestReport(BaseModel):
     """A report of the guest. `first` is the number of events that it sent before; `failure` ends the run.
 
-    With `waits` the answer comes when the gateway is asked something, or after a moment.
+    `uploads` are the keys of the uploads that a guest which sends has not finished, if they have changed. With `waits`
+    the answer comes when the gateway is asked something, or after a moment.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -100,6 +102,7 @@ class GuestReport(BaseModel):
     first: Annotated[int, Field(ge=0, le=1 << 62)] = 0
     events: Annotated[list[EventLine], Field(max_length=GUEST_EVENTS_MAX)] = []
     failure: Words | None = None
+    uploads: Annotated[list[UploadKey], Field(max_length=GUEST_UPLOADS_MAX)] | None = None
     waits: bool = False
 
 
@@ -170,7 +173,8 @@ async def exchange(
     version = None if body.version is None else body.version.model_dump()
     try:
         # It writes the status of the job to a file.
-        taken = await asyncio.to_thread(desk.say, body.session, version, answers, body.first, events, body.failure)
+        said = body.session, version, answers, body.first, events, body.failure, body.uploads
+        taken = await asyncio.to_thread(desk.say, *said)
         deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
         while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:
             await asyncio.sleep(LOOK_S)

@@ -1,0 +1,53 @@
+"""Aborts the uploads that a cancelled job with a guest has left, whose journal is on the guest's host.
+
+The `cancel` task of the gateway program aborts what a journal names. Here it gets a journal with the intents alone: the
+task then looks for uploads of exactly these keys, opened since, as after the death of a lead.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from tradewind.engine.jobs import JOURNAL_FILE
+from tradewind.errors import GatewayError
+from tradewind.fleet.guest_uploads import kept_uploads
+from tradewind.gateway.task import Surroundings, run_task
+
+__all__ = ["abort_leftovers"]
+
+#: An intent of the journal (crates/gateway, journal/schema.rs): only the key and the time matter for an abort.
+INTENT = """
+    INSERT INTO upload (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms)
+    VALUES (0, ?, ?, 0, 0, 0, '{"attributes": {"metadata": {}}, "tags": {}}', ?)
+"""
+
+
+def abort_leftovers(gateway: str, folder: str, stores: Sequence[Mapping[str, Any]], around: Surroundings) -> None:
+    """Abort the uploads that the guest of a job has reported. Raises GatewayError if one cannot be aborted."""
+    import sqlite3
+
+    uploads = kept_uploads(folder)
+    if not uploads:
+        return
+    with tempfile.TemporaryDirectory(dir=folder, prefix="cancel-") as scratch:
+        task = {"task": "cancel", "state_dir": scratch, "stores": stores}
+        journal = os.path.join(scratch, JOURNAL_FILE)
+        # The program makes the tables of an empty file. It alone knows all of them.
+        os.close(os.open(journal, os.O_CREAT | os.O_WRONLY, 0o600))
+        _run(gateway, task, around)
+        try:
+            with closing(sqlite3.connect(journal)) as connection, connection:
+                connection.executemany(INTENT, [(key, key, since_ms) for key, since_ms in uploads.items()])
+        except sqlite3.Error as error:
+            raise GatewayError(f"the uploads to abort cannot be listed: {error}") from error
+        _run(gateway, task, around)
+
+
+def _run(gateway: str, task: dict[str, Any], around: Surroundings) -> None:
+    code = run_task(gateway, task, around, quiet=True)
+    if code != 0:
+        raise GatewayError(f"unfinished uploads could not be aborted (exit code {code})")

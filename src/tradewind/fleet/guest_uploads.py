@@ -1,0 +1,57 @@
+"""The uploads that a guest which sends has not finished, as the service knows them.
+
+The guest's lead keeps the journal, but cannot reach the store of the destination. So its client reports the keys, and
+the service keeps them in the job's folder. If the job is cancelled, it aborts what it finds of them, also without the
+guest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tradewind.model.files import open_private
+
+__all__ = ["UPLOADS_FILE", "KeptUploads", "kept_uploads"]
+
+#: File in the job's folder: for each key, since when the store may have an upload (Unix time in ms).
+UPLOADS_FILE = "uploads.json"
+
+
+def kept_uploads(folder: str) -> dict[str, int]:
+    """Return the keys of unfinished uploads of a job, and since when they may exist [Unix ms]; empty without any."""
+    try:
+        with open(os.path.join(folder, UPLOADS_FILE), encoding="utf-8") as file:
+            found: dict[str, int] = json.load(file)
+            return found
+    except (OSError, ValueError):
+        return {}
+
+
+class KeptUploads:
+    """The uploads of one job, in one run that began at `began_unix_ms` by this machine's clock.
+
+    `lead` is the document of the job's lead: it names the keys that the job may write.
+    """
+
+    def __init__(self, folder: str, lead: Mapping[str, Any], began_unix_ms: int) -> None:
+        self._path, self._began_unix_ms = os.path.join(folder, UPLOADS_FILE), began_unix_ms
+        self._key: str = lead["targets"][0]["key"]
+        self._is_object = lead["selection"]["kind"] == "object"
+        self._kept = kept_uploads(folder)
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Replace the keys by those that the guest reports now, as far as the job may write them. Raises OSError."""
+        now = {key: self._kept.get(key, self._began_unix_ms) for key in keys if self._may_be_written(key)}
+        if now == self._kept:
+            return
+        fresh = f"{self._path}.new"
+        with open(fresh, "w", encoding="utf-8", opener=open_private) as file:
+            json.dump(now, file)
+        os.replace(fresh, self._path)
+        self._kept = now
+
+    def _may_be_written(self, key: str) -> bool:
+        return key == self._key if self._is_object else key.startswith(self._key)
