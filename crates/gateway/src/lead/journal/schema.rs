@@ -98,7 +98,8 @@ const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
 /// Creates the file of a new journal.
 ///
 /// It is completed under another name, so SQLite need not sync its steps: after a power cut the journal's own name has
-/// all of it, or nothing. The name itself is durable with the first entry, because SQLite then creates its log and syncs
+/// all of it, or nothing. It gets its log last, because closing a connection reports no error of moving a log into the
+/// file, for example on a full disk. The name itself is durable with the first entry, because SQLite then creates its log and syncs
 /// the folder. Until then the journal holds nothing, and a resumed job begins another one.
 pub(super) fn create_file(path: &Path) -> Result<(), JournalError> {
     let failed = |error: io::Error| JournalError::Io { path: path.to_owned(), message: error.to_string() };
@@ -113,15 +114,21 @@ pub(super) fn create_file(path: &Path) -> Result<(), JournalError> {
     connection.pragma_update(None, "synchronous", "off").map_err(sqlite)?;
     connection.pragma_update(None, "journal_mode", "memory").map_err(sqlite)?;
     create(path, &mut connection)?;
+    begin_log(path, &connection)?;
     connection.close().map_err(|(_, error)| sqlite(error))?;
     file.sync_all().map_err(failed)?;
     fs::rename(&fresh, path).map_err(failed)
 }
 
+/// Writes to a log (WAL) from now on.
+fn begin_log(path: &Path, connection: &Connection) -> Result<(), JournalError> {
+    let wal = connection.pragma_update(None, "journal_mode", "wal");
+    wal.map_err(|error| JournalError::from_sqlite(path, &error))
+}
+
 /// Creates the tables in an empty file.
 fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let make = |connection: &mut Connection| -> rusqlite::Result<()> {
-        connection.pragma_update(None, "journal_mode", "wal")?;
         let transaction = connection.transaction()?;
         transaction.execute_batch(&format!(
             "{DONE} {BOOT} {DELETION} CREATE TABLE upload ({UPLOAD_COLUMNS}); {PART} {INDICES}"
@@ -141,6 +148,7 @@ pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), Jour
     };
     if is_empty(connection).map_err(sqlite)? {
         // The lead died, or the power failed, before the tables were created.
+        begin_log(path, connection)?;
         return create(path, connection);
     }
     if number(connection, "application_id")? != APPLICATION_ID {
