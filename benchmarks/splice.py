@@ -91,7 +91,7 @@ def _end(child: int) -> float:
 def _connect(address: tuple[str, int], control: str) -> socket.socket:
     connection = socket.socket()
     if control != "default":
-        # Later would be too late: a connection that has begun to pace goes on with it.
+        # Later would be too late: once a connection paces, it continues to.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     connection.connect(address)
     return connection

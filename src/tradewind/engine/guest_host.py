@@ -162,7 +162,7 @@ class GuestHost:
         return document
 
     def unfinished_uploads(self) -> list[str]:
-        """Return the keys at the destination that the lead here has not finished to upload, over all its runs."""
+        """Return the keys at the destination that the lead here has not finished uploading, over all its runs."""
         import sqlite3
 
         path = self._folder / "journal" / JOURNAL_FILE
@@ -172,7 +172,7 @@ class GuestHost:
             with closing(sqlite3.connect(path)) as connection:
                 query = "SELECT DISTINCT target_key FROM upload ORDER BY target_key LIMIT ?"
                 return [key for (key,) in connection.execute(query, (UPLOADS_AT_ONCE,))]
-        except sqlite3.Error:  # The lead is just making it.
+        except sqlite3.Error:  # The lead is still creating it.
             return []
 
     def start_gateway(self, join: Join, socket: str) -> GatewayProcess:
@@ -351,7 +351,7 @@ def _first_events(waiting: Sequence[str]) -> list[str]:
 
 
 def _within(texts: Sequence[str], bytes_max: int) -> list[str]:
-    """Return as many of the first texts as fit into a report. There is one at least."""
+    """Return as many of the first texts as fit into a report, at least one."""
     found: list[str] = []
     for text in texts:
         bytes_max -= len(json.dumps(text))

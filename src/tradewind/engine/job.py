@@ -73,7 +73,7 @@ class Job:
 
     @property
     def recorded_bytes(self) -> int | None:
-        """Bytes that no later run sends again, over all runs, by the lead's journal; None if that cannot be read."""
+        """Bytes of all runs that no later run sends again, by the lead's journal; None if it cannot be read."""
         return recorded_bytes(self.folder)
 
     @property

@@ -1,4 +1,4 @@
-"""The bytes that the journal of a job's lead has as moved."""
+"""The bytes that the journal of a job's lead records as moved."""
 
 from __future__ import annotations
 

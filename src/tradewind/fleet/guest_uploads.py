@@ -1,8 +1,8 @@
-"""The uploads that a guest which sends has not finished, as the service knows them.
+"""The unfinished uploads of a guest that sends, as the service knows them.
 
 The guest's lead keeps the journal, but cannot reach the store of the destination. So its client reports the keys, and
-the service keeps them in the job's folder. If the job is cancelled, it aborts what it finds of them, also without the
-guest.
+the service keeps them in the job's folder. If the job is cancelled, the service aborts those that it finds, even
+without the guest.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tradewind.model.files import open_private
 
 __all__ = ["UPLOADS_FILE", "KeptUploads", "kept_uploads"]
 
-#: File in the job's folder: for each key, since when the store may have an upload (Unix time in ms).
+#: File in the job's folder: for each key, the time since which the store may have an upload [Unix ms].
 UPLOADS_FILE = "uploads.json"
 
 
 def kept_uploads(folder: str) -> dict[str, int]:
-    """Return the keys of unfinished uploads of a job, and since when they may exist [Unix ms]; empty without any."""
+    """Return the keys of a job's unfinished uploads and the times since which they may exist [Unix ms]."""
     try:
         with open(os.path.join(folder, UPLOADS_FILE), encoding="utf-8") as file:
             found: dict[str, int] = json.load(file)

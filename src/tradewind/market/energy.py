@@ -58,7 +58,7 @@ def energy_ratio(applications: int, extra_nodes: int, service_nodes: int, servic
 
 @dataclass(frozen=True, slots=True)
 class EnergyUse:
-    """The energy of transfers that have taken place by the service, and of the same ones by users' machines [Wh]."""
+    """The energy of past transfers by the service, and of the same transfers by users' machines [Wh]."""
 
     transfers: int
     transfer_hours: Fraction

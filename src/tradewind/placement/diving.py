@@ -1,8 +1,8 @@
 """Whole instances and flows from the relaxation: round both, the nearest to a whole number first.
 
 After each step the relaxation is solved again, which takes some milliseconds because it starts from the last answer. So
-one dive takes a tenth of the time that branch and bound needs for an answer as good, and dives that differ a little
-give answers of which the best one is better still.
+one dive takes a tenth of the time that branch and bound needs for an equally good answer. The best of several slightly
+different dives is better still.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Dive:
     """How to round the relaxation."""
 
     capacity_part: float
-    """Part of each capacity that is filled on paper. Whole flows rarely fill an instance: with less than 1, they are
-    more likely to fit."""
+    """Part of each capacity that the relaxation may fill. Whole flows rarely fill an instance: with less than 1, they
+    are more likely to fit."""
     sure: float
-    """Flows of which a path carries at least this part take this path at once, without another solution between."""
+    """Flows of which a path carries at least this part take this path at once, without solving again in between."""
 
 
 DIVES = tuple(

@@ -198,7 +198,7 @@ def build_multicast_formulation(
         for pool in pools:
             write_store_row(writer, network, first + np.flatnonzero(network.head[chosen] == pool), pool, "write")
     for pool in sources:
-        # With two pools, this is what the first destination makes a pool read: a bound, until trees say how much.
+        # With two pools, this is a lower bound: what a pool must read for the first destination. Trees give the amount.
         write_store_row(writer, network, width + np.flatnonzero(network.tail[chosen] == pool), pool, "read")
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     flow_max = network.link_gbps[chosen] * ends

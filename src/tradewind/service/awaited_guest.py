@@ -30,6 +30,6 @@ class AwaitedGuest:
         desk = desk_of(self._guest)
         is_awaited = desk is not None and desk.is_awaited
         if is_awaited != self._is_noted:
-            with suppress(LeaseLost, StateError):  # The next look tries again.
+            with suppress(LeaseLost, StateError):  # The next call retries.
                 self._queue.note(self._lease, waiting=SENTENCE if is_awaited else None)
                 self._is_noted = is_awaited

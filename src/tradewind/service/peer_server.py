@@ -25,7 +25,7 @@ from tradewind.service.sealing import Sealer
 
 __all__ = ["PeerServer"]
 
-#: A certificate is for one process, and the clocks of servers may be wrong: so it is valid always.
+#: Each process makes a new certificate, and the clocks of servers may be wrong, so it never expires.
 ALWAYS = datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, tzinfo=timezone.utc)
 
 
@@ -90,7 +90,7 @@ class _PeersOnly:
         if compare_digest(said, self._proof):
             await self._app(scope, receive, send)
             return
-        refusal = problem_response(403, "only other servers of this service may ask here")
+        refusal = problem_response(403, "only other servers of this service may send requests here")
         await refusal(scope, receive, send)
 
 

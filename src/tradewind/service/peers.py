@@ -1,13 +1,13 @@
-"""Requests of guests that reach another server than the one that runs their job: it passes them on to that one.
+"""Requests of guests that reach a server which does not run their job: it passes them on to the one that does.
 
 A balancer gives each request to any server, but the desk of a guest is in one process. So each server has a second
 listener at `--guest-address`, for these requests alone, and its certificate is in the database. Two things are proven:
 
 - the caller knows the server by this certificate, which it trusts because it trusts the database;
-- the server knows the caller by a proof that only holders of the key of the state folder can make. It is for this
-  certificate, so it is of no use at another server.
+- the server knows the caller by a proof that only holders of the key of the state folder can make. The proof names this
+  certificate, so other servers refuse it.
 
-The token of the guest is passed on, and checked there again: a server gains no rights by passing on.
+The token of the guest is passed on and checked there again, so a server gains no rights by passing on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`python -m tradewind.service.planning_child`: plans one transfer for `/v1/frontier` and `/v1/plan`.
 
-A plan computes for seconds. In a process of its own, with a lower priority, it neither delays the server's answers nor
-outlives its time. The question comes as JSON on standard input, and the answer goes as JSON to standard output.
+A plan computes for seconds. In a process of its own, with a lower priority, it does not delay the server's answers, and
+it is ended at its time limit. It reads the question as JSON from standard input, and writes the answer as JSON to
+standard output.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def planned(state_dir: str, question: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
     if done.returncode != 0:
         _LOG.error("the planner ended with exit code %d: %s", done.returncode, done.stderr.strip().rpartition("\n")[2])
-        raise ApiProblem(503, "the planner has ended without an answer", headers={"Retry-After": "5"})
+        raise ApiProblem(503, "the planner ended without an answer", headers={"Retry-After": "5"})
     answer: dict[str, Any] = json.loads(done.stdout)
     if "error" in answer:
         raise ApiProblem(answer["status"], answer["error"], hint=answer["hint"])

@@ -1,5 +1,5 @@
 """Submits the jobs of schedules at their times and for their events. The key of a job is made of schedule and time, so
-it comes once.
+each time is submitted once.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _open_events(schedule: str) -> tuple[ColumnElement[bool], ...]:
 
 
 def _occurrences(table: Timetable, now_s: float, events_s: Sequence[float]) -> Iterator[Occurrence]:
-    """Yield what has come. The jobs that were submitted for the first ones count for those after them."""
+    """Yield the occurrences that are due, in order. Each takes the jobs of earlier ones into account."""
     yield from table.waited()
     yield from table.due(now_s)
     for at_s in events_s:

@@ -1,6 +1,6 @@
 """The right to schedule: one replica has it at a time, with a number that grows with each holder.
 
-A pass may take longer than a lease: the first one of a new holder reads all jobs. So another thread keeps the lease
+A pass may take longer than a lease: the first one of a new holder reads all jobs. So another thread renews the lease
 meanwhile. Otherwise, with many jobs, each holder would lose it before its first decision, and no job would ever start.
 
 Each transaction that carries out decisions checks it. So a replica that has lost the right, and does not know it yet,
@@ -22,8 +22,8 @@ __all__ = ["SchedulerLease"]
 NAME = "scheduler"
 #: Share of the lease after which it is renewed.
 RENEW_SHARE = 0.3
-#: Share of the lease after which it is kept while a pass lasts, and the number of leases after which it is not: a pass
-#: that hangs loses it then.
+#: Share of the lease after which `keep` renews it during a pass, and the number of leases for which it does so: a pass
+#: that hangs longer loses the lease.
 KEEP_SHARE, PASS_LEASES_MAX = 0.5, 20
 
 
@@ -47,7 +47,7 @@ class SchedulerLease:
     def keep(self) -> None:
         """Renew the lease if it is held. Another thread calls this while a pass may take long. Raises StateError."""
         if not self._lock.acquire(blocking=False):
-            return  # It is being acquired, or given up.
+            return  # It is being acquired or released.
         try:
             epoch, now_s, lease_s = self._epoch, time.monotonic(), self._lease_ms / 1000
             is_due = now_s - self._renewed_s >= lease_s * KEEP_SHARE

@@ -36,7 +36,7 @@ class Sealer:
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
-        #: Of the same length as the key, and not of use for its cipher.
+        #: As long as the key. It cannot open what the cipher seals.
         self._proof_key = hmac.digest(key, PROOF_LABEL, "sha256")
 
     @classmethod

@@ -13,7 +13,7 @@ pub use within::{Within, is_level};
 pub struct Selector {
     rules: Vec<FilterRule>,
     globs: Vec<Glob>,
-    /// Of each glob, the folders below which it matches everything.
+    /// For each glob, the folders below which it matches everything.
     coverages: Vec<Coverage>,
     /// All globs combined, which matches faster.
     set: GlobSet,

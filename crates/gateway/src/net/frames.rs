@@ -136,7 +136,7 @@ impl FrameReader {
         self.side.end_splicing();
     }
 
-    /// Returns the pipe, which there is after [`Incoming::Piped`].
+    /// Returns the pipe, which exists after [`Incoming::Piped`].
     pub fn pipe(&mut self) -> Option<&mut Pipe> {
         self.side.pipe()
     }

@@ -19,17 +19,17 @@ const LOOPBACK_CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
 
 /// The reading half of a [`Link`].
 pub enum LinkReader {
-    /// Of a TCP connection.
+    /// A half of a TCP connection.
     Tcp(OwnedReadHalf),
-    /// Of any other stream.
+    /// A half of any other stream.
     Other(Box<dyn AsyncRead + Send + Unpin>),
 }
 
 /// The writing half of a [`Link`]. Dropping it ends the stream for the peer.
 pub enum LinkWriter {
-    /// Of a TCP connection.
+    /// A half of a TCP connection.
     Tcp(OwnedWriteHalf),
-    /// Of any other stream.
+    /// A half of any other stream.
     Other(Box<dyn AsyncWrite + Send + Unpin>),
 }
 
@@ -231,7 +231,7 @@ async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Chooses the congestion control of a socket whose other end is at `ip`, if that is in this host. The kernel begins to
-/// pace when a connection is made, and does not stop, so this comes before.
+/// pace when a connection is made, and does not stop, so call this before connecting.
 pub(crate) fn never_pace_loopback(socket: SockRef<'_>, ip: IpAddr) {
     if ip.is_loopback() {
         // With none of them, the default remains, which also works.

@@ -20,9 +20,9 @@ const READ_BUFFER_BYTES: usize = 2 * DATA_WIRE_BYTES_MAX + (4 << 10);
 const CONTROL_BUFFER_BYTES: usize = 2 * RECORD_WIRE_BYTES_MAX;
 /// Inside of a frame, a buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
 const READ_ROOM_BYTES_MIN: usize = 64 << 10;
-/// Most bytes that a relay reads outside of a frame: a head and a header. What it reads of a body it must copy.
+/// Most bytes that a relay reads outside of a frame: a head and a header. It must copy those of a body that it reads.
 const SPLICING_READ_BYTES_MAX: usize = 4 << 10;
-/// Shorter rests of a frame are copied, which costs less than two further system calls.
+/// Shorter remainders of a frame are copied, which costs less than two further system calls.
 const SPLICE_BYTES_MIN: usize = 32 << 10;
 /// Most records collected before they are written to the socket.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;

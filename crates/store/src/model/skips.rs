@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 type IsSkipped = dyn Fn(&str) -> bool + Send + Sync;
 
-/// The directories of whose content nothing matters, by their keys, which end in `/`. By default there are none.
+/// The directories whose contents do not matter, by their keys, which end in `/`. By default there are none.
 #[derive(Clone, Default)]
 pub struct Skips(Option<Arc<IsSkipped>>);
 

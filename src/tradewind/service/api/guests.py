@@ -1,8 +1,8 @@
 """`/v1/jobs/ID/guest`: how the user's host that sends or receives joins its job.
 
-The client on that host claims the join document of the present run, and then says what its gateway does. Another
-server than the one that runs the job passes the requests on to it (`service.peers`). It answers 503 while no server
-answers, and a client tries again.
+The client on that host claims the join document of the present run, and then reports what its gateway does. A server
+that does not run the job passes the requests on to the one that does (`service.peers`). If that one does not answer,
+the client gets 503 and retries.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class GuestAnswer(BaseModel):
 class GuestReport(BaseModel):
     """A report of the guest. `first` is the number of events that it sent before; `failure` ends the run.
 
-    `uploads` are the keys of the uploads that a guest which sends has not finished, if they have changed. With `waits`
-    the answer comes when the gateway is asked something, or after a moment.
+    `uploads` are the keys of the unfinished uploads of a guest that sends, if they have changed. With `waits` the
+    answer comes when the gateway is asked something, or after a moment.
     """
 
     model_config = ConfigDict(extra="forbid")
