@@ -41,7 +41,7 @@ mon data = {folder}/mon
 osd data = {folder}/osd
 osd objectstore = memstore
 memstore device bytes = 4294967296
-# Its place is set below: a store in memory does not find it by itself.
+# The place of the store is set by the code below: a store in memory does not find it by itself.
 osd class update on start = false
 osd crush update on start = false
 [client.rgw]

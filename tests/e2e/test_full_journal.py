@@ -30,4 +30,4 @@ def test_a_journal_on_a_full_disk_is_whole_or_absent(command: Command, tmp_path:
             assert not names & {"journal.sqlite.new-wal", "journal.sqlite.new-shm"}, f"{free_kib} KiB were free"
             with closing(sqlite3.connect(journal)) as connection:
                 assert connection.execute("SELECT count(*) FROM upload").fetchone() == (0,)
-    assert failed, "the disk never was full"
+    assert failed, "the disk was never full"

@@ -112,7 +112,7 @@ def test_a_name_that_needs_authentication_fails_alone(
     assert verdicts["private-1"]["kind"] == "unauthenticated" and sorted(s3.sizes()) == ["private-1"]
     assert "error: 1 of 3 objects could not be deleted" in done.stderr
 
-    # If nothing but rejections comes, they are one error. A long row of them ends a list.
+    # If every name is rejected, that is one error. A long row of rejections ends a list.
     alone = command.run("rm", s3.url, "--files-from", "-", *flags, stdin=b"private-1\nprivate-2\n").expect(7)
     assert alone.stderr.count("error: ") == 1 and "tradewind doctor" in alone.stderr
     s3.put("a", b"x")

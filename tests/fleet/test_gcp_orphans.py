@@ -1,4 +1,4 @@
-"""The client is killed at every call to Compute Engine in turn. Nothing runs for longer than its lease, unseen."""
+"""The client is killed at every call to Compute Engine in turn. Nothing outlives its lease unnoticed."""
 
 from __future__ import annotations
 

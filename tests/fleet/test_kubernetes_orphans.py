@@ -1,4 +1,4 @@
-"""The client is killed at every call to a real API server in turn. Nothing outlives its lease, unseen."""
+"""The client is killed at every call to a real API server in turn. Nothing outlives its lease unnoticed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--outbound-price", metavar="USD", type=typed(parse_usd), help="price of a GB of traffic (default 0.09USD)"
     )
     parser.add_argument("--seed", metavar="S", type=int, help=f"simulate: seed (default {DEFAULT_SEED})")
-    parser.add_argument("--seeds", metavar="N", type=int, help="simulate: number of seeds, from --seed on")
+    parser.add_argument("--seeds", metavar="N", type=int, help="simulate: number of seeds, counted up from --seed")
     parser.add_argument("--hours", metavar="H", type=int, help="simulate: hours (default 168)")
     parser.add_argument("--tenants", metavar="N", type=int, help="simulate: number of tenants (default 20)")
     parser.add_argument(

@@ -1,7 +1,7 @@
-"""Aborts the uploads that a cancelled job with a guest has left, whose journal is on the guest's host.
+"""Aborts the uploads that a cancelled job with a guest has left. The journal of the job is on the guest's host.
 
-The `cancel` task of the gateway program aborts what a journal names. Here it gets a journal with the intents alone: the
-task then looks for uploads of exactly these keys, opened since, as after the death of a lead.
+The `cancel` task of the gateway program aborts what a journal names. Here it gets a journal with only the
+intents. It then looks for uploads of exactly these keys that were opened since, as after a crash of the lead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def abort_leftovers(gateway: str, folder: str, stores: Sequence[Mapping[str, Any
     with tempfile.TemporaryDirectory(dir=folder, prefix="cancel-") as scratch:
         task = {"task": "cancel", "state_dir": scratch, "stores": stores}
         journal = os.path.join(scratch, JOURNAL_FILE)
-        # The program makes the tables of an empty file. It alone knows all of them.
+        # The program creates the tables in an empty file, because only it knows all of them.
         os.close(os.open(journal, os.O_CREAT | os.O_WRONLY, 0o600))
         _run(gateway, task, around)
         try:

@@ -112,7 +112,7 @@ class GuestDesk:
         #: The sink's own counts, and its control address, while a guest sends.
         self._meter: SinkMeter | None = None
         self._controls: ControlFolder | None = None
-        #: The keys of the uploads that a guest which sends has not finished.
+        #: The keys of the unfinished uploads of a guest that sends.
         self._uploads: KeptUploads | None = None
         self._progress: Mapping[str, Any] = to_document(Progress())
         self._summary: Mapping[str, Any] | None = None
@@ -149,7 +149,7 @@ class GuestDesk:
     ) -> int:
         """Take what the client says, and return how many of its events were taken so far.
 
-        `first` is the number of events before `events`; `uploads` are the keys of all that it has not finished, if they
+        `first` is the number of events before `events`; `uploads` are the keys of all its unfinished uploads, if they
         have changed. Raises DeskOver.
         """
         if self._meter is not None and any(json.loads(line)["event"] == "done" for line in events):

@@ -81,7 +81,7 @@ class OverlayRoute:
     gbps: float
     share: float
     network_tiers: tuple[NetworkTier | None, ...] = ()
-    """That of the machines of each region that has both, else None; empty if no region of the route has both."""
+    """The tier used in each region that has machines of both, None in the others; empty if no region has both."""
 
     @property
     def tiers(self) -> tuple[NetworkTier | None, ...]:

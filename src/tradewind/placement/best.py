@@ -99,7 +99,7 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
 
 
 def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline, target_s: float) -> list[Assignment]:
-    """Return placements near to the relaxation, each after moves: these shorten it most.
+    """Return placements near the relaxation, each improved by moves.
 
     Ends at the deadline, or with a placement whose total is at most `target_s`.
     """

@@ -60,7 +60,7 @@ DIVES = tuple(
 
 
 def dive(by_gain: Preferences, relaxation: Relaxation, how: Dive, deadline: CpuDeadline) -> Assignment | None:
-    """Return a placement near to the relaxation; None without time for its instances.
+    """Return a placement near the relaxation; None if time ends before its instances are fixed.
 
     At the deadline, flows that are still divided take the path that carries most of them.
     """

@@ -150,7 +150,7 @@ class _Search:
         return useful[:OTHERS_MAX]
 
     def _saving(self, others: list[int], flow: int, path: int, rate_mbps: float) -> list[int]:
-        """Return those of some flows that may cost as much as the budget lacks for a path that has room."""
+        """Return the flows of `others` that may free the money which the budget lacks for a path with room."""
         fit = self.assignment.fit(flow, path)
         if fit is None:
             return []
@@ -163,7 +163,7 @@ class _Search:
         return float(self.fct_s[flow, DIRECT] - self.fct_s[flow, self.assignment.path_of[flow]])
 
     def _saved_cents(self, flow: int, new: Mapping[int, float]) -> float:
-        """Return the most that is saved if a flow leaves its path.
+        """Return an upper bound on what is saved if a flow leaves its path.
 
         `new` has the regions in which another flow would need a new instance, and its rate: it may take over a place.
         """

@@ -79,7 +79,7 @@ class MachineAllocator:
     def strongest(self) -> IntArray | None:
         """Return all machines of the strongest type per region; ``None`` if no type is strongest in all respects.
 
-        With a choice of network tiers none is: pools share the limit of their region.
+        With a choice of network tiers, no type is: pools share the limit of their region.
         """
         if self._formulation.network.has_tiers:
             return None

@@ -22,7 +22,7 @@ WH_PER_KWH = 1000
 
 
 def energy_of_month(connection: Connection, month: str | None, service_nodes: int, extra_nodes: int) -> dict[str, Any]:
-    """Return the energy of a month, `2026-11`; by default of this one, until now. Times are hours."""
+    """Return the energy of a month, such as `2026-11`; by default of this one until now. Times are in hours."""
     now_ms = database_unix_ms(connection)
     month = month or month_of(now_ms / 1000)
     year, number = int(month[:4]), int(month[5:])
@@ -45,7 +45,7 @@ def energy_of_month(connection: Connection, month: str | None, service_nodes: in
 
 
 def _active(events: Iterable[tuple[str, int, str]], now_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each time in which a job was active. One that still is ends now."""
+    """Yield begin and end of each period in which a job was active. A period that still lasts ends now."""
     job, since = "", None
     for name, at_ms, state in events:
         if name != job:

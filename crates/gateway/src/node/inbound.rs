@@ -465,7 +465,7 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
         incoming.reader.begin_splicing();
     }
     loop {
-        // The frame goes on as it came, so that all gateways of a route read and write as much at a time.
+        // The frame is passed on as it came, so that all gateways of a route read and write as much at a time.
         let arrived = incoming.next_of_body().await?;
         let busy_ms = incoming.now_ms();
         let (sent, last) = match arrived {

@@ -29,10 +29,10 @@ SERVICE_NODES_MAX = 100_000
 
 
 class EnergyView(BaseModel):
-    """Energy of a month's jobs by the service, and of the same ones by users' own machines.
+    """Energy of a month's jobs by the service, and of the same jobs by users' own machines.
 
-    A node takes 202.5 W. `service_kwh` has two nodes for each active job, and the service nodes while any job is
-    active; `idle_kwh` has the service nodes for the rest of the month. Multi-route takes 1/1.2 of the time.
+    A node takes 202.5 W. `service_kwh` counts two nodes for each active job, and the service nodes while any job is
+    active; `idle_kwh` counts the service nodes for the rest of the month. Multi-route takes 1/1.2 of the time.
     """
 
     month: str

@@ -23,14 +23,14 @@ READ = needs("jobs:read")
 REGION = r"^[a-z]+:[a-zA-Z0-9_-]{1,64}$"
 Place = Annotated[str, Query(pattern=REGION, description="region, for example aws:us-east-1")]
 Volume = Annotated[float, Query(gt=0, le=VOLUME_GB_MAX, description="volume of the transfer [GB]")]
-Machines = Annotated[int, Query(ge=1, le=MACHINES_MAX, description="the most machines in each region")]
+Machines = Annotated[int, Query(ge=1, le=MACHINES_MAX, description="maximum machines in each region")]
 MACHINES_DEFAULT = 8
-#: A rate of the frontier may be rounded up. A plan for a rate allows this share less.
+#: A plan may be slower than the requested rate by this share, because rates of the frontier may be rounded up.
 ROUNDING = 1e-6
 
 
 class FrontierPoint(BaseModel):
-    """The least cost [USD] of a rate [Gbit/s]."""
+    """The lowest cost [USD] of a rate [Gbit/s]."""
 
     rate_gbps: float
     usd: float
@@ -39,7 +39,7 @@ class FrontierPoint(BaseModel):
 class FrontierView(BaseModel):
     """Every efficient pair of rate and cost, as the ends of straight pieces, from the cheapest to the fastest.
 
-    `proven` says that nothing better exists.
+    `proven` is true if nothing better exists.
     """
 
     points: list[FrontierPoint]
@@ -96,7 +96,7 @@ def plan(
     src: Place,
     dst: Place,
     volume_gb: Volume,
-    rate_gbps: Annotated[float, Query(gt=0, le=1e6, description="the least rate [Gbit/s]")],
+    rate_gbps: Annotated[float, Query(gt=0, le=1e6, description="minimum rate [Gbit/s]")],
     max_vms: Machines = MACHINES_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:

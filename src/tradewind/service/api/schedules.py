@@ -33,8 +33,8 @@ Line = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[!-~ ]+$")]
 class ScheduleRequest(BaseModel):
     """A job and its timetable. It ends at `end_unix_ms` or after `count` jobs.
 
-    `overlap` says what happens if the job before has not ended: `skip` this time, `queue` it, or `allow` both. Without
-    `cron`, only events submit jobs.
+    `overlap` says what happens if the previous job has not ended: `skip` this time, `queue` it, or `allow` both.
+    Without `cron`, only events submit jobs.
     """
 
     model_config = ConfigDict(extra="forbid")
