@@ -168,6 +168,10 @@ QUOTE_S_MAX = 86_400
 #: Transfers that a server plans at a time, and how long a further one waits [s]; then it is answered 429.
 PLANS_AT_ONCE_MAX = 2
 PLANS_WAIT_S = 20.0
+#: Plans of one tenant at a time, and requests that wait for one, of all tenants and of one; a further one is answered
+#: 429. All requests together have 40 threads.
+PLANS_AT_ONCE_PER_TENANT = 1
+PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT = 8, 2
 #: Time for one plan [s]; then it is answered 503.
 PLAN_S_MAX = 300.0
 #: Largest volume of a plan [GB]: an exabyte.
