@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 
 from tradewind.errors import StateError, TradewindError
 from tradewind.service.auth import Sender
@@ -65,9 +65,12 @@ class ScheduleRunner:
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             was_ahead = schedules.c.last_unix_ms > now_ms + CLOCK_BACK_MS
-            happened = select(schedule_events.c.schedule).where(schedule_events.c.is_open == 1).distinct()
-            has_events = schedules.c.id.in_(happened)
-            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead, has_events)
+            is_past = schedule_events.c.is_open == 1, schedule_events.c.at_unix_ms <= now_ms
+            has_events = schedules.c.id.in_(select(schedule_events.c.schedule).where(*is_past).distinct())
+            # One whose job has not ended waits, and must not be among the first of each pass meanwhile.
+            is_active = exists().where(jobs.c.schedule == schedules.c.id, jobs.c.state.not_in(ENDED))
+            may_begin = (schedules.c.queued != "[]") & ~is_active
+            is_due = or_(schedules.c.next_unix_ms <= now_ms, may_begin, was_ahead, has_events)
             is_due = is_due & schedules.c.id.not_in(list(self._later_s)[:AT_ONCE])
             query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
