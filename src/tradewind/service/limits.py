@@ -43,6 +43,8 @@ GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_UPLOADS_MAX, GUEST_WAIT_S = 16, 256, 
 #: Requests of guests that one server passes on to others at a time, and the time for an answer [s]; further ones wait.
 PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
+#: Open connections to the listener for other servers; for a further one, the oldest ends.
+PEER_CONNECTIONS_MAX = 256
 #: Waiting jobs that the scheduler knows, oldest first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
