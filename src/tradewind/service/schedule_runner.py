@@ -30,8 +30,8 @@ _LOG = logging.getLogger("tradewind.service")
 
 #: A schedule whose last time is later than now by more than this was run while the clock was wrong.
 CLOCK_BACK_MS = 600_000
-#: Schedules that one pass looks at, those that have waited longest first.
-AT_ONCE = 200
+#: Schedules that one pass looks at, those whose latest time is the longest ago first; and events of one of them.
+AT_ONCE, EVENTS_AT_ONCE = 200, 100
 #: Time after which a schedule with an error is tried again.
 ERROR_PAUSE_S = 60.0
 
@@ -72,7 +72,7 @@ class ScheduleRunner:
             may_begin = (schedules.c.queued != "[]") & ~is_active
             is_due = or_(schedules.c.next_unix_ms <= now_ms, may_begin, was_ahead, has_events)
             is_due = is_due & schedules.c.id.not_in(list(self._later_s)[:AT_ONCE])
-            query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
+            query = select(schedules).where(is_due).order_by(schedules.c.last_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
             self._later_s[row["id"]] = now_s + ERROR_PAUSE_S
@@ -95,7 +95,8 @@ class ScheduleRunner:
             # Later ones wait for the next pass, so that no time of the cron expression is between them and now.
             is_past = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= now_s * 1000
             at_ms = schedule_events.c.at_unix_ms
-            events_ms = connection.execute(select(at_ms).where(*is_past).order_by(at_ms)).scalars().all()
+            past = select(at_ms).where(*is_past).order_by(at_ms).limit(EVENTS_AT_ONCE)
+            events_ms = connection.execute(past).scalars().all()
         before_s = row["last_unix_ms"] / 1000
         if before_s > now_s + CLOCK_BACK_MS / 1000:
             before_s = now_s  # The clock was put back. A time that comes again has the same key, so one job.
@@ -125,7 +126,8 @@ class ScheduleRunner:
             "next_unix_ms": None if following is None else round(following * 1000),
         }
         with self._database.write_rows() as connection:
-            mine = schedules.c.id == row["id"], schedules.c.last_unix_ms == row["last_unix_ms"]
+            unchanged = (schedules.c[name] == row[name] for name in ("last_unix_ms", "submitted"))
+            mine = schedules.c.id == row["id"], *unchanged
             if connection.execute(update(schedules).where(*mine).values(**values)).rowcount and events_ms:
                 handled = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= events_ms[-1]
                 connection.execute(update(schedule_events).where(*handled).values(is_open=0))
