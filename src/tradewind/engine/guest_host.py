@@ -161,19 +161,22 @@ class GuestHost:
         document: dict[str, Any] = to_document(made)
         return document
 
-    def unfinished_uploads(self) -> list[str]:
-        """Return the keys at the destination that the lead here has not finished uploading, over all its runs."""
+    def unfinished_uploads(self) -> list[str] | None:
+        """Return the keys at the destination that the lead here has not finished uploading, over all its runs.
+
+        None if its journal cannot be read now: the service must not forget the uploads that it knows of.
+        """
         import sqlite3
 
         path = self._folder / "journal" / JOURNAL_FILE
         if not path.exists():
-            return []
+            return None
         try:
             with closing(sqlite3.connect(path)) as connection:
                 query = "SELECT DISTINCT target_key FROM upload ORDER BY target_key LIMIT ?"
                 return [key for (key,) in connection.execute(query, (UPLOADS_AT_ONCE,))]
-        except sqlite3.Error:  # The lead is still creating it.
-            return []
+        except sqlite3.Error:  # The lead is creating it, or has locked it.
+            return None
 
     def start_gateway(self, join: Join, socket: str) -> GatewayProcess:
         """Start the gateway, without this user's credentials of stores. Raises GatewayError."""
@@ -280,7 +283,8 @@ class _GuestRun:
         self._is_news.clear()
 
     def _report(self) -> dict[str, Any]:
-        uploads = _within(self._host.unfinished_uploads(), UPLOADS_BYTES) if self._leads else None
+        found = self._host.unfinished_uploads() if self._leads else None
+        uploads = None if found is None else _within(found, UPLOADS_BYTES)
         return {
             "session": self._session,
             "version": self._version,

@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +59,6 @@ from tradewind.service.limits import (
     AUDITED_REFUSALS_BURST,
     AUDITED_REFUSALS_PER_S,
     PEER_REQUESTS_AT_ONCE,
-    PLANS_AT_ONCE_MAX,
     REFUSED_BURST,
     REFUSED_PER_S,
     REQUESTS_BURST,
@@ -74,6 +72,7 @@ from tradewind.service.own_console import OwnConsole
 from tradewind.service.own_pages import OwnPagesOnly
 from tradewind.service.peer_server import PeerServer
 from tradewind.service.peers import Peer
+from tradewind.service.planning import Planning
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -118,8 +117,7 @@ class Service:
         self.runner = JobRunner(
             database, self.queue, self._claims, settings, self.grid, self.connections, self.faults, job_traces
         )
-        #: Free places for requests that plan.
-        self.planning = threading.BoundedSemaphore(PLANS_AT_ONCE_MAX)
+        self.planning = Planning(settings.engine_state)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
@@ -160,6 +158,7 @@ class Service:
         if self.peers is not None:
             self.peers.close()
         self.passing.shutdown(wait=False, cancel_futures=True)
+        self.planning.close()
         self.runner.close()
         self.courier.close()
         if self.traces is not None:

@@ -21,7 +21,8 @@ class AwaitedGuest:
     def __init__(self, queue: JobQueue, lease: JobLease, request: Mapping[str, Any]) -> None:
         self._queue, self._lease = queue, lease
         self._guest: str | None = (request.get("guest") or {}).get("guest")
-        self._is_noted = False
+        #: What was recorded; None before the first time, because a killed server may have recorded anything.
+        self._is_noted: bool | None = None
 
     def look(self) -> None:
         """Record whether the job waits for its guest, if that has changed. Call it often."""

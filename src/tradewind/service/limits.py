@@ -43,6 +43,8 @@ GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_UPLOADS_MAX, GUEST_WAIT_S = 16, 256, 
 #: Requests of guests that one server passes on to others at a time, and the time for an answer [s]; further ones wait.
 PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
+#: Open connections to the listener for other servers; for a further one, the oldest ends.
+PEER_CONNECTIONS_MAX = 256
 #: Waiting jobs that the scheduler knows, oldest first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
@@ -168,6 +170,10 @@ QUOTE_S_MAX = 86_400
 #: Transfers that a server plans at a time, and how long a further one waits [s]; then it is answered 429.
 PLANS_AT_ONCE_MAX = 2
 PLANS_WAIT_S = 20.0
+#: Plans of one tenant at a time, and requests that wait for one, of all tenants and of one; a further one is answered
+#: 429. All requests together have 40 threads.
+PLANS_AT_ONCE_PER_TENANT = 1
+PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT = 8, 2
 #: Time for one plan [s]; then it is answered 503.
 PLAN_S_MAX = 300.0
 #: Largest volume of a plan [GB]: an exabyte.

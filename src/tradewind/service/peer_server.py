@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 import tempfile
 import threading
+from collections import deque
+from contextlib import suppress
 from datetime import datetime, timezone
 from hmac import compare_digest
 from ipaddress import ip_address
+from typing import Any
 
 import uvicorn
 from cryptography import x509
@@ -18,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tradewind.service.guarded_http import guarded_http
-from tradewind.service.limits import STOP_S
+from tradewind.service.limits import PEER_CONNECTIONS_MAX, STOP_S
 from tradewind.service.peers import PROOF_HEADER, Peer
 from tradewind.service.problems import problem_response
 from tradewind.service.sealing import Sealer
@@ -34,8 +37,7 @@ class PeerServer:
 
     def __init__(self, address: str, sealer: Sealer) -> None:
         """Bind the port, so that `peer` is known. Raises OSError."""
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._socket = socket.create_server((address, 0), family=family, backlog=128)
+        self._socket = _Listener(address)
         self._identity, certificate = _new_identity(address)
         self.peer = Peer(address, self._socket.getsockname()[1], certificate)
         self._proof = sealer.proof(certificate)
@@ -51,6 +53,7 @@ class PeerServer:
         """Answer requests of other servers by `app`, in a thread."""
         config = uvicorn.Config(
             _PeersOnly(app, self._proof),
+            loop="asyncio",  # Another loop would not call `_Listener.accept`.
             http=guarded_http(is_behind_proxy=True),
             log_level="warning",
             access_log=False,
@@ -76,6 +79,34 @@ class PeerServer:
             self._server.should_exit = True
             self._thread.join(2 * STOP_S)
         self._socket.close()
+
+
+class _Listener(socket.socket):
+    """Listens at any free port of an address. For a connection too many, the oldest one ends.
+
+    Anybody can open connections that say nothing, and TLS gives each a minute: they would use up the files of the
+    server. A request of another server takes a moment.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        self._accepted: deque[socket.socket] = deque()
+        try:
+            self.bind((address, 0))
+            self.listen(128)
+        except OSError:
+            self.close()
+            raise
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, and end the oldest one if there are too many."""
+        accepted = super().accept()
+        self._accepted = deque(one for one in self._accepted if one.fileno() >= 0)
+        if len(self._accepted) >= PEER_CONNECTIONS_MAX:
+            with suppress(OSError):  # Its client has ended it.
+                self._accepted.popleft().shutdown(socket.SHUT_RDWR)
+        self._accepted.append(accepted[0])
+        return accepted
 
 
 class _PeersOnly:

@@ -8,48 +8,18 @@ standard output.
 from __future__ import annotations
 
 import json
-import logging
 import os
-import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from tradewind.errors import TradewindError, UsageError
-from tradewind.service.limits import PLAN_S_MAX
-from tradewind.service.problems import ApiProblem
 
-__all__ = ["planned"]
+__all__ = ["main"]
 
-_LOG = logging.getLogger("tradewind.service")
 #: Priority of the process, below that of the server.
 NICE = 10
 #: Significant digits of a point of the frontier.
 DIGITS = 9
-
-
-def planned(state_dir: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the frontier of a question, or with `min_throughput_gbps` in it the plan of that rate.
-
-    The catalog is that of the engine's state folder. Raises ApiProblem: 422 or 409 with the planner's reason, 503 if it
-    takes too long.
-    """
-    command = [sys.executable, "-m", "tradewind.service.planning_child", state_dir]
-    try:
-        done = subprocess.run(
-            command, input=json.dumps(dict(question)), capture_output=True, text=True, timeout=PLAN_S_MAX, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ApiProblem(
-            503, f"the plan was not made within {PLAN_S_MAX:g} s", hint="try again, or allow fewer machines"
-        ) from None
-    if done.returncode != 0:
-        _LOG.error("the planner ended with exit code %d: %s", done.returncode, done.stderr.strip().rpartition("\n")[2])
-        raise ApiProblem(503, "the planner ended without an answer", headers={"Retry-After": "5"})
-    answer: dict[str, Any] = json.loads(done.stdout)
-    if "error" in answer:
-        raise ApiProblem(answer["status"], answer["error"], hint=answer["hint"])
-    return answer
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, exists, or_, select, update
 
 from tradewind.errors import StateError, TradewindError
 from tradewind.service.auth import Sender
@@ -30,8 +30,8 @@ _LOG = logging.getLogger("tradewind.service")
 
 #: A schedule whose last time is later than now by more than this was run while the clock was wrong.
 CLOCK_BACK_MS = 600_000
-#: Schedules that one pass looks at, those that have waited longest first.
-AT_ONCE = 200
+#: Schedules that one pass looks at, those whose latest time is the longest ago first; and events of one of them.
+AT_ONCE, EVENTS_AT_ONCE = 200, 100
 #: Time after which a schedule with an error is tried again.
 ERROR_PAUSE_S = 60.0
 
@@ -65,11 +65,14 @@ class ScheduleRunner:
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             was_ahead = schedules.c.last_unix_ms > now_ms + CLOCK_BACK_MS
-            happened = select(schedule_events.c.schedule).where(schedule_events.c.is_open == 1).distinct()
-            has_events = schedules.c.id.in_(happened)
-            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead, has_events)
+            is_past = schedule_events.c.is_open == 1, schedule_events.c.at_unix_ms <= now_ms
+            has_events = schedules.c.id.in_(select(schedule_events.c.schedule).where(*is_past).distinct())
+            # One whose job has not ended waits, and must not be among the first of each pass meanwhile.
+            is_active = exists().where(jobs.c.schedule == schedules.c.id, jobs.c.state.not_in(ENDED))
+            may_begin = (schedules.c.queued != "[]") & ~is_active
+            is_due = or_(schedules.c.next_unix_ms <= now_ms, may_begin, was_ahead, has_events)
             is_due = is_due & schedules.c.id.not_in(list(self._later_s)[:AT_ONCE])
-            query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
+            query = select(schedules).where(is_due).order_by(schedules.c.last_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
             self._later_s[row["id"]] = now_s + ERROR_PAUSE_S
@@ -92,7 +95,8 @@ class ScheduleRunner:
             # Later ones wait for the next pass, so that no time of the cron expression is between them and now.
             is_past = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= now_s * 1000
             at_ms = schedule_events.c.at_unix_ms
-            events_ms = connection.execute(select(at_ms).where(*is_past).order_by(at_ms)).scalars().all()
+            past = select(at_ms).where(*is_past).order_by(at_ms).limit(EVENTS_AT_ONCE)
+            events_ms = connection.execute(past).scalars().all()
         before_s = row["last_unix_ms"] / 1000
         if before_s > now_s + CLOCK_BACK_MS / 1000:
             before_s = now_s  # The clock was put back. A time that comes again has the same key, so one job.
@@ -122,7 +126,8 @@ class ScheduleRunner:
             "next_unix_ms": None if following is None else round(following * 1000),
         }
         with self._database.write_rows() as connection:
-            mine = schedules.c.id == row["id"], schedules.c.last_unix_ms == row["last_unix_ms"]
+            unchanged = (schedules.c[name] == row[name] for name in ("last_unix_ms", "submitted"))
+            mine = schedules.c.id == row["id"], *unchanged
             if connection.execute(update(schedules).where(*mine).values(**values)).rowcount and events_ms:
                 handled = *_open_events(row["id"]), schedule_events.c.at_unix_ms <= events_ms[-1]
                 connection.execute(update(schedule_events).where(*handled).values(is_open=0))

@@ -5,16 +5,13 @@ Nothing is rented, counted or submitted. A quote has the price of a job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from tradewind.service.auth import Sender, needs
-from tradewind.service.limits import MACHINES_MAX, PLANS_WAIT_S, VOLUME_GB_MAX
-from tradewind.service.planning_child import planned
-from tradewind.service.problems import ApiProblem
+from tradewind.service.limits import MACHINES_MAX, VOLUME_GB_MAX
 
 __all__ = ["router"]
 
@@ -87,7 +84,9 @@ def frontier(
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """Return the cost of each rate that a transfer between two regions can have on machines."""
-    return _planned(request, {"source": src, "destination": dst, "volume_gb": volume_gb, "max_vms": max_vms})
+    asked = {"source": src, "destination": dst, "volume_gb": volume_gb, "max_vms": max_vms}
+    found: dict[str, Any] = request.app.state.service.planning.plan(sender.tenant, asked)
+    return found
 
 
 @router.get("/plan", response_model=PlanView)
@@ -103,18 +102,6 @@ def plan(
     """Return the cheapest plan of a transfer between two regions at a rate, with a map of its routes."""
     least_gbps = rate_gbps * (1 - ROUNDING)
     asked = {"source": src, "destination": dst, "volume_gb": volume_gb, "max_vms": max_vms}
-    return _planned(request, {**asked, "min_throughput_gbps": least_gbps})
-
-
-def _planned(request: Request, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the planner's answer. A few requests plan at a time: each needs a processor for seconds.
-
-    Raises ApiProblem, also 429 if too many others plan.
-    """
-    service = request.app.state.service
-    if not service.planning.acquire(timeout=PLANS_WAIT_S):
-        raise ApiProblem(429, "other transfers are being planned", headers={"Retry-After": "2"})
-    try:
-        return planned(service.settings.engine_state, question)
-    finally:
-        service.planning.release()
+    question = {**asked, "min_throughput_gbps": least_gbps}
+    made: dict[str, Any] = request.app.state.service.planning.plan(sender.tenant, question)
+    return made

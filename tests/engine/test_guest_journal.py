@@ -1,0 +1,26 @@
+"""What a guest that sends reports of its journal."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tradewind.engine.guest_host import GuestHost
+from tradewind.engine.jobs import JOURNAL_FILE
+
+
+def test_uploads_of_a_journal_that_cannot_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
+    host = object.__new__(GuestHost)
+    host._folder = tmp_path
+    journal = tmp_path / "journal" / JOURNAL_FILE
+    assert host.unfinished_uploads() is None
+    journal.parent.mkdir()
+    with sqlite3.connect(journal) as connection:
+        connection.execute("CREATE TABLE upload (target_key TEXT)")
+    assert host.unfinished_uploads() == []
+    connection.execute("INSERT INTO upload VALUES ('b'), ('a'), ('b')")
+    connection.commit()
+    assert host.unfinished_uploads() == ["a", "b"]
+    connection.close()
+    journal.write_bytes(b"no database" * 100)
+    assert host.unfinished_uploads() is None

@@ -1,0 +1,61 @@
+"""How many requests may plan a transfer at a time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tradewind.service.limits import PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT
+from tradewind.service.planning import Planning
+from tradewind.service.problems import ApiProblem
+
+QUESTION = {"source": "aws:us-east-1", "destination": "gcp:europe-west4", "volume_gb": 50.0, "max_vms": 8}
+
+
+def test_one_tenant_has_neither_all_places_nor_all_threads(tmp_path: Path) -> None:
+    planning = Planning(str(tmp_path))
+    with ThreadPoolExecutor(PLANS_WAITING_PER_TENANT) as threads:
+        with planning._place("a"):
+            waiting = [threads.submit(planning.plan, "a", QUESTION) for _ in range(PLANS_WAITING_PER_TENANT)]
+            with planning._changed:
+                while planning._waiting["a"] < PLANS_WAITING_PER_TENANT:
+                    planning._changed.wait(0.01)
+            with pytest.raises(ApiProblem, match="other transfers"):
+                planning.plan("a", QUESTION)
+            with planning._place("b"):
+                pass
+            planning.close()
+        for each in waiting:
+            with pytest.raises(ApiProblem, match="without an answer"):
+                each.result()
+
+
+def test_few_requests_of_all_tenants_wait(tmp_path: Path) -> None:
+    planning = Planning(str(tmp_path))
+    with ThreadPoolExecutor(PLANS_WAITING_MAX) as threads, ExitStack() as places:
+        for tenant in ("a", "b"):
+            places.enter_context(planning._place(tenant))
+        waiting = [threads.submit(planning.plan, f"t{number}", QUESTION) for number in range(PLANS_WAITING_MAX)]
+        with planning._changed:
+            while planning._waiting.total() < PLANS_WAITING_MAX:
+                planning._changed.wait(0.01)
+        with pytest.raises(ApiProblem, match="other transfers"):
+            planning.plan("c", QUESTION)
+        planning.close()
+        assert all(isinstance(each.exception(), ApiProblem) for each in waiting)
+
+
+def test_a_server_that_ends_does_not_wait_for_a_plan(tmp_path: Path) -> None:
+    planning = Planning(str(tmp_path))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(planning.plan, "a", QUESTION)
+        begun = threading.Event()
+        while not planning._processes and not asked.done():
+            begun.wait(0.01)
+        planning.close()
+        with pytest.raises(ApiProblem, match="without an answer"):
+            asked.result()
