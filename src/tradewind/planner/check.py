@@ -135,9 +135,11 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
         leaves = reached - {start for start, _ in tree.pooled_hops}
         for idle in {region for region, _ in leaves} - set(plan.destinations):
             yield f"a tree ends at {idle}, which is not a destination"
-    pooled = list(plan.pooled_hops())
+    hops = list(plan.pooled_hops())
     for edge in plan.edges:
-        through = math.fsum(hop[4] for hop in pooled if hop[:3] == (edge.src, edge.network_tier, edge.dst))
+        through = math.fsum(
+            gbps for start, end, gbps in hops if (*start, end[0]) == (edge.src, edge.network_tier, edge.dst)
+        )
         if _differ(through, edge.gbps):
             yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
     for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
@@ -147,7 +149,7 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
 def _pools(plan: Overlay) -> dict[Pool, list[RegionMachines]]:
     pools: dict[Pool, list[RegionMachines]] = {}
     for each in plan.machines:
-        pools.setdefault((each.region, each.network_tier if each.region in plan.mixed_at else None), []).append(each)
+        pools.setdefault(plan.pool_of(each), []).append(each)
     return pools
 
 
@@ -162,7 +164,8 @@ def _received_by(plan: Overlay, pool: Pool) -> list[tuple[OverlayEdge, float]]:
         return [(edge, edge.gbps) for edge in edges]
     hops = list(plan.pooled_hops())
     return [
-        (edge, math.fsum(gbps for *hop, gbps in hops if hop == [edge.src, edge.network_tier, *pool])) for edge in edges
+        (edge, math.fsum(gbps for start, end, gbps in hops if (*start, end) == (edge.src, edge.network_tier, pool)))
+        for edge in edges
     ]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
+from tradewind.model.overlay import Pool
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
@@ -54,8 +55,7 @@ class PlanningLimits:
     standard_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
     """The same for what machines of the standard network tier have sent. `egress_sent_gb` is without it."""
     network_tiers: NetworkTierChoice = "premium"
-    """Network tiers of machines, in regions that have both; `best` lets the planner choose for each
-    machine."""
+    """Network tiers of machines, in regions that have both; `best` lets the planner choose for each machine."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
     """Network tiers of single regions, such as those whose machines already run; they replace the general choice."""
     rate_max_gbps: float | None = None
@@ -109,7 +109,7 @@ class FlowNetwork:
     counts: tuple[TierCount, ...] = ()
     """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
-    """Regions whose `machines_max` is the account's quota, not the user's limit."""
+    """Pools whose `machines_max` is the account's quota, not the user's limit."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
 
@@ -133,6 +133,11 @@ class FlowNetwork:
     def first_pools(self) -> IntArray:
         """Number of the region's first pool, per pool."""
         return np.array([self.index[region] for region in self.regions], dtype=np.int64)
+
+    def exceeds_limits(self, machines: IntArray | FloatArray) -> bool:
+        """Return whether a region has more machines, given per option, than it may have in all its pools together."""
+        used = np.bincount(self.first_pools[self.pool_of_option], machines, minlength=len(self.regions))
+        return bool(np.any(used > self.machines_max))
 
     def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
         """Return for each of these links whether the machines, per option, have one at each end."""
@@ -253,7 +258,7 @@ def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> 
     return offered if wanted == "best" else (wanted,)
 
 
-def _links(catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]]) -> Iterator[tuple[int, int, Catalog]]:
+def _links(catalog: Catalog, pools: Sequence[Pool]) -> Iterator[tuple[int, int, Catalog]]:
     """Yield the links between pools of two regions, each with the catalog that knows price and rate of its sender."""
     standard = catalog.with_standard_tier([region for region, tier in pools if tier == "standard"])
     found: dict[Region, list[int]] = {}
@@ -298,9 +303,7 @@ def _allowed(region: Region, limits: PlanningLimits) -> int:
     return limits.per_region.get(region, limits.machines_per_region)
 
 
-def _options(
-    catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]], limits: PlanningLimits
-) -> Iterator[MachineOption]:
+def _options(catalog: Catalog, pools: Sequence[Pool], limits: PlanningLimits) -> Iterator[MachineOption]:
     """Yield a machine option for each pool and machine type."""
     for pool, (region, tier) in enumerate(pools):
         for offer in _offers(catalog, region, limits):
