@@ -19,7 +19,7 @@ from testbed.servers.process import free_port
 from tests.service.guest_hosts import SLOW, begin, claimed, contents, some_files, submitted, tradewind, until_moved
 from tests.service.replicas import balanced, owner_of
 from tests.service.server import WAIT_S, Server, until, until_waiting_for_another
-from tradewind.service.peers import PROOF_HEADER, Peer, _context
+from tradewind.service.peers import PROOF_HEADER, Peer, tls_trusting
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 
@@ -115,7 +115,7 @@ def test_only_servers_use_the_listener_for_servers(world: World) -> None:
         token, peer = world.front.admin_token(), world.peer_of(own)
         proof_for_other = Sealer.of(ServiceSettings(own.state)).proof(world.peer_of(other).certificate)
         for headers in ({}, {PROOF_HEADER: "0" * 64}, {PROOF_HEADER: proof_for_other}):
-            connection = HTTPSConnection(peer.host, peer.port, timeout=WAIT_S, context=_context(peer.certificate))
+            connection = HTTPSConnection(peer.host, peer.port, timeout=WAIT_S, context=tls_trusting(peer.certificate))
             try:
                 body = json.dumps({}).encode()
                 own_headers = {"Authorization": f"Bearer {token}", **headers}
