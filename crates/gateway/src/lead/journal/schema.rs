@@ -99,8 +99,8 @@ const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
 ///
 /// It is completed under another name, so SQLite need not sync its steps: after a power cut the journal's own name has
 /// all of it, or nothing. It gets its log last, because closing a connection reports no error of moving a log into the
-/// file, for example on a full disk. The name itself is durable with the first entry, because SQLite then creates its log and syncs
-/// the folder. Until then the journal holds nothing, and a resumed job begins another one.
+/// file, for example on a full disk. The name itself is durable with the first entry, because SQLite then creates its
+/// log and syncs the folder. Until then the journal holds nothing, and a resumed job begins another one.
 pub(super) fn create_file(path: &Path) -> Result<(), JournalError> {
     let failed = |error: io::Error| JournalError::Io { path: path.to_owned(), message: error.to_string() };
     let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
