@@ -84,9 +84,8 @@ class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
     `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
-    store that is down. `routes` is the
-    number of routes between machines in its plan; null on the server's own machine. `compression` and
-    `deduplication` are null if they are off.
+    store that is down. `routes` is the number of routes between machines in its plan; null on the server's own machine.
+    `compression` and `deduplication` are null if they are off.
     """
 
     eta: EndView | None
