@@ -115,7 +115,7 @@ def planned_launch(
         plan,
         topology_document(plan),
         provider,
-        FleetSettings(heals=plan_request is not None, grows=replan, ready_s=_ready_s(plan)),
+        FleetSettings(ready_s=_ready_s(plan)),
         ceiling_usd,
         plan_prices(plan, known),
         plan_request,
