@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, Pool, RegionMachines, UnicastOverlay
-from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.price import EgressPrice
 from tradewind.model.region import Region
+from tradewind.model.tier import BillingCount
 from tradewind.model.units import format_count
 from tradewind.planner.network import GBPS_MIN, PlanningLimits, sent_gb
 
@@ -274,7 +275,7 @@ def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[s
     """Check egress by billing count (each edge at its mean price), and machines from launch or their minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     known, used_gb, seen_gb = _catalogs(plan, catalog), limits.monthly_egress_used_gb, sent_gb(catalog, limits)
-    counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[OverlayEdge]]] = {}
+    counts: dict[BillingCount, tuple[EgressPrice, list[OverlayEdge]]] = {}
     for edge in plan.edges:
         price = known[edge].egress(edge.src, edge.dst)
         if price is None:

@@ -16,16 +16,16 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
 from tradewind.model.overlay import Pool
-from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.price import EgressPrice
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
+from tradewind.model.tier import BillingCount
 from tradewind.planner.tiers import TierCount
 
 __all__ = ["FloatArray", "FlowNetwork", "IntArray", "MachineOption", "PlanningLimits", "build_network", "sent_gb"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
 
 GBPS_MIN = 1e-3
 """Minimum rate of a link. Slower ones are not worth a machine and worsen the model's numerical scaling."""
@@ -189,7 +189,7 @@ def build_network(
     ratio = limits.compression_ratio
     tail: list[int] = []
     head, gbps, price = [], [], []
-    tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
+    tiered: dict[BillingCount, tuple[EgressPrice, list[int]]] = {}
     seen_gb = sent_gb(catalog, limits)
     for src, dst, known in _links(catalog, pools):
         ends = pools[src][0], pools[dst][0]
@@ -220,14 +220,14 @@ def build_network(
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
         counts=tuple(
             TierCount(
-                account,
+                key[0],
                 egress,
                 np.array(links, dtype=np.int64),
                 len({tail[e] for e in links}),
-                seen_gb.get((account, tiers), limits.monthly_egress_used_gb),
+                seen_gb.get(key, limits.monthly_egress_used_gb),
                 ratio,
             )
-            for (account, tiers), (egress, links) in tiered.items()
+            for key, (egress, links) in tiered.items()
         ),
         held_by_quota=frozenset(
             pool for pool, (r, _) in enumerate(pools) if _machines_max(catalog, r, limits) < _allowed(r, limits)
@@ -235,8 +235,8 @@ def build_network(
     )
 
 
-def sent_gb(catalog: Catalog, limits: PlanningLimits) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
-    """Return the volume of each billing count at which a plan's prices begin, by account and tiers.
+def sent_gb(catalog: Catalog, limits: PlanningLimits) -> Mapping[BillingCount, float]:
+    """Return the volume of each billing count at which a plan's prices begin.
 
     Volumes of regions that have the standard tier alone count there, whichever tier they are recorded for.
     """
