@@ -44,10 +44,8 @@ def _types(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _options(rows: Sequence[Row]) -> dict[str, str]:
-    names = (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)
-    return {
-        "taas-fig7.svg": _bars("Fig. 7: rate by option", {name: rate_mbps(rows_at(rows, name, 0)) for name in names})
-    }
+    found = {name: rate_mbps(rows_at(rows, name, 0)) for name in run.OPTIONS}
+    return {"taas-fig7.svg": _bars("Fig. 7: rate by option", found)}
 
 
 def _concurrency(rows: Sequence[Row]) -> dict[str, str]:
@@ -64,7 +62,7 @@ def _load(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _volumes(rows: Sequence[Row]) -> dict[str, str]:
-    names = {name: name for name in (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)}
+    names = {name: name for name in run.OPTIONS}
     frame = Frame("Fig. 10: time over volume", "volume of the paper [GB]", "seconds")
     return {"taas-fig10.svg": _lines(frame, run.VOLUMES_GB, names, rows, elapsed_s)}
 

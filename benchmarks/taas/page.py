@@ -14,7 +14,6 @@ from benchmarks.tables import machine
 
 PAGE_FILE = "taas.md"
 LOADS = dict(zip(run.SHARES, ("none", "40%", "100%", "100%, with priority"), strict=True))
-OPTIONS = (run.END_TO_END, run.MULTI_ROUTE, run.ASYMMETRIC, run.SYMMETRIC)
 VARIATION = "variation of 1 s rates"
 
 
@@ -151,7 +150,7 @@ def _options(rows: Sequence[Row]) -> list[str]:
     own = rate_mbps(rows_at(rows, run.MULTI_ROUTE, 0))
     stated = {run.END_TO_END: "-67%", run.MULTI_ROUTE: "+0%", run.ASYMMETRIC: "-16%", run.SYMMETRIC: "about +0%"}
     cells = []
-    for name in OPTIONS:
+    for name in run.OPTIONS:
         mine = rows_at(rows, name, 0)
         rate, varies = rate_mbps(mine), variation(mine)
         if rate and own and varies:
@@ -211,14 +210,16 @@ def _load(rows: Sequence[Row]) -> list[str]:
 
 def _times(rows: Sequence[Row]) -> Times:
     """Return the mean time of each option and volume; nothing unless all were measured."""
-    times = {name: {volume: elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB} for name in OPTIONS}
+    times = {
+        name: {volume: elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB} for name in run.OPTIONS
+    }
     found = {name: {volume: one.mean for volume, one in mine.items() if one} for name, mine in times.items()}
     return found if all(len(mine) == len(run.VOLUMES_GB) for mine in found.values()) else {}
 
 
 def _volumes(rows: Sequence[Row]) -> list[str]:
     cells = []
-    for name in OPTIONS:
+    for name in run.OPTIONS:
         times = [elapsed_s(rows_at(rows, name, volume)) for volume in run.VOLUMES_GB]
         cells.append([name, *(time.shown(1) if time else "" for time in times), _total(rows, name)])
     paper = (

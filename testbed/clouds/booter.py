@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.clouds.filters import set_filter
-from testbed.clouds.lan import MachineNetwork, Place, in_namespace
+from testbed.clouds.lan import MachineNetwork, Place
 from testbed.servers.process import guarded
 
 __all__ = ["END_S", "BootedMachine", "Booter"]
@@ -113,7 +113,7 @@ class Booter:
         user_file.write_text(user_data, encoding="utf-8")
         console.touch()
         words = [
-            *in_namespace(place),
+            *("unshare", "--net"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("env", *(f"{name}={value}" for name, value in self.environment.get(region, {}).items())),
             *("sh", _INIT, str(user_file), str(console)),

@@ -1,4 +1,4 @@
-"""Networks for booted machines: a private one of this host, a bridge that it has already, or a running sky.
+"""Networks for booted machines: a private one of this host, or a bridge that it has already.
 
 The private network is a bridge in a network namespace of its own. This host and each machine are joined to it by a pair
 of virtual devices. The namespace lives in a child process: when that ends for any reason, all devices vanish.
@@ -9,15 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from testbed.servers.process import guarded
 from tradewind.model.records import dataclass
-from tradewind.sky.running import Sky
 
-__all__ = ["HostBridge", "Lan", "MachineNetwork", "Place", "SkyNetwork", "lan_unavailable"]
+__all__ = ["HostBridge", "Lan", "MachineNetwork", "Place", "lan_unavailable"]
 
 #: Networks 10.LEAST.0.0/24 to 10.MOST.255.0/24 are tried, from one that depends on the process.
 LEAST, MOST = 201, 250
@@ -27,13 +24,10 @@ MACHINES_MAX = 240
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a machine is attached: its address, and the network namespace, by path; None for a new one that `attach`
-    joins to the network.
-    """
+    """Where a machine is attached."""
 
     name: str
     address: str
-    netns: str | None = None
 
 
 class MachineNetwork(Protocol):
@@ -174,31 +168,6 @@ class HostBridge:
         self._free.insert(0, int(place.address.removeprefix(self._prefix)))
 
 
-class SkyNetwork:
-    """The machines of a running sky as places, apart from those named in `reserved`."""
-
-    def __init__(self, sky: Sky, reserved: Sequence[str] = ()) -> None:
-        self._places: dict[str, list[Place]] = {}
-        for name, machine in sky.machines.items():
-            if name not in reserved:
-                place = Place(name, machine.address, machine.netns)
-                self._places.setdefault(str(machine.region), []).append(place)
-        self._regions = {name: str(machine.region) for name, machine in sky.machines.items()}
-
-    def place(self, region: str) -> Place:
-        """Return a free machine of a region."""
-        if not self._places.get(region):
-            raise RuntimeError(f"no machine of the sky is free in {region}")
-        return self._places[region].pop(0)
-
-    def attach(self, place: Place, pid: int) -> None:
-        """Do nothing: the process runs in the machine's namespace."""
-
-    def release(self, place: Place) -> None:
-        """Free the machine."""
-        self._places[self._regions[place.name]].append(place)
-
-
 def _set_up_machine(pid: int, address: str, router: str) -> None:
     """Give the device of a machine its address, with a default route."""
     for words in (
@@ -219,8 +188,3 @@ def _run(*words: str) -> str:
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout.strip()
-
-
-def in_namespace(place: Place) -> list[str]:
-    """Return the prefix of a command that runs in the place's namespace, or in a new one."""
-    return ["unshare", "--net"] if place.netns is None else ["nsenter", f"--net={Path(place.netns)}"]

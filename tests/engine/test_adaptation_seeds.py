@@ -72,7 +72,7 @@ class Transfer:
             plan,
             lead_program(gateways),
             purpose="a test",
-            settings=FleetSettings(plain=True, grows=True),
+            settings=FleetSettings(plain=True),
             meter=ledger,
         )
         self.changes: list[Plan] = []

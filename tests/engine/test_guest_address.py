@@ -15,12 +15,11 @@ from tradewind.model.store import Access
 
 
 def test_a_kept_proposal_is_started_at_the_present_address(tmp_path: Path) -> None:
-    engine = Engine(state_dir=str(tmp_path))
     guest = Guest("g-1", "source", "192.0.2.1")
     options = Options(source=Access(has_guest=True), server_side_copy=False)
     request = Request("guest://one", (str(tmp_path / "one"),), options, guest=guest)
-    proposal = engine.propose(request, keep=True)
-    now = proposal_again(engine.control, proposal.id, replace(guest, address="2001:db8::2")).launch
+    with Engine(state_dir=str(tmp_path)) as engine:
+        proposal = engine.propose(request, keep=True)
+        now = proposal_again(engine.control, proposal.id, replace(guest, address="2001:db8::2")).launch
     assert now.settings.listen == {HOST: "[2001:db8::2]:0"}
     assert now.provider["address"] == "2001:db8::2" and now.plan == proposal.launch.plan
-    engine.close()

@@ -121,7 +121,7 @@ class Job:
         return ledger
 
     def fleet(self, ledger: JobLedger, plan: Plan) -> Fleet:
-        settings = FleetSettings(plain=True, grows=True)
+        settings = FleetSettings(plain=True)
         lead = lead_program(self.gateways)
         return Fleet(self.provider, self.journal, plan, lead, purpose="a test", settings=settings, meter=ledger)
 

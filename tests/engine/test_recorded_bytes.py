@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
+from tests.fleet.worlds import wait_until
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
 from tradewind.engine.recorded_bytes import recorded_bytes
@@ -17,18 +17,16 @@ def test_the_journal_of_a_job_has_each_byte_once(tmp_path: Path) -> None:
     source.mkdir()
     (source / "large").write_bytes(os.urandom(12 << 20))
     (source / "small").write_bytes(os.urandom(1_000))
-    engine = Engine(state_dir=str(tmp_path / "state"))
     options = Options(recursive=True, limit_bytes_per_s=8_000_000, chunk_bytes=5 << 20)
-    job = engine.start(engine.propose(Request(f"{source}/", (f"{tmp_path / 'copy'}/",), options)))
-    while not job.recorded_bytes:
-        time.sleep(0.02)
-    job.pause()
-    before = recorded_bytes(job.folder)
-    assert before is not None and before < 12 << 20
-    assert before == job.record.progress.bytes_done
-    job.resume().wait()
-    assert recorded_bytes(job.folder) is None, "a job that is done needs no journal"
-    engine.close()
+    with Engine(state_dir=str(tmp_path / "state")) as engine:
+        job = engine.start(engine.propose(Request(f"{source}/", (f"{tmp_path / 'copy'}/",), options)))
+        wait_until(lambda: bool(job.recorded_bytes))
+        job.pause()
+        before = recorded_bytes(job.folder)
+        assert before is not None and before < 12 << 20
+        assert before == job.record.progress.bytes_done
+        job.resume().wait()
+        assert recorded_bytes(job.folder) is None, "a job that is done needs no journal"
 
 
 def test_a_job_without_a_readable_journal_has_none(tmp_path: Path) -> None:

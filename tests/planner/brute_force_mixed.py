@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import highspy
@@ -18,9 +18,21 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
 
-def standard_twin(region: Region) -> Region:
-    """Return the machines of a region in the standard tier, as a region of their own."""
-    return Region(region.provider, f"{region.name}-standard")
+def twins(region: Region, able: Collection[Region]) -> tuple[Region, ...]:
+    """Return the places of a region: one of `able` also has that of its machines in the standard tier."""
+    return (region, Region(region.provider, f"{region.name}-standard")) if region in able else (region,)
+
+
+def twin_links(catalog: Catalog, able: Collection[Region]) -> dict[tuple[Region, Region], tuple[float, float]]:
+    """Return rate and price of each link, once for each pair of places at its ends."""
+    found, standard = {}, catalog.with_standard_tier(able)
+    for u, v in catalog.grid.links:
+        for start, end in itertools.product(twins(u, able), twins(v, able)):
+            known = catalog if start == u else standard
+            price = known.egress(u, v)
+            assert price is not None
+            found[start, end] = known.grid.links[u, v].gbps, price.usd_per_gb
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,21 +53,12 @@ class MixedWorld:
         return self.twins(self.source)
 
     def twins(self, region: Region) -> tuple[Region, ...]:
-        return (region, standard_twin(region)) if region in self.able else (region,)
+        return twins(region, self.able)
 
     def links(self) -> dict[tuple[Region, Region], tuple[float, float]]:
-        """Return rate and price of each link: out of a region once per tier, and into it once per tier."""
-        found = {}
-        standard = self.catalog.with_standard_tier(self.able)
-        for u, v in self.catalog.grid.links:
-            if v == self.source or u == self.sink:
-                continue
-            for start, end in itertools.product(self.twins(u), self.twins(v)):
-                known = self.catalog if start == u else standard
-                price = known.egress(u, v)
-                assert price is not None
-                found[start, end] = known.grid.links[u, v].gbps, price.usd_per_gb
-        return found
+        """Return rate and price of each link between places, except into the source and out of the sink."""
+        links = twin_links(self.catalog, self.able)
+        return {(u, v): of for (u, v), of in links.items() if v not in self.sources and u != self.sink}
 
     def machine_sets(self) -> Iterator[Machines]:
         places = [place for region in self.catalog.grid.regions() for place in self.twins(region)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import highspy
 
 from tests.planner.brute_force import Machines, machine_choices, machines_usd_per_s
-from tests.planner.brute_force_mixed import standard_twin
+from tests.planner.brute_force_mixed import twin_links, twins
 from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region
 
@@ -31,21 +31,13 @@ class TreeWorld:
     """Regions whose machines may have either network tier: each is two places, which share its limit of machines."""
 
     def twins(self, region: Region) -> tuple[Region, ...]:
-        return (region, standard_twin(region)) if region in self.able else (region,)
+        return twins(region, self.able)
 
     def places(self) -> list[Region]:
         return [place for region in self.catalog.grid.regions() for place in self.twins(region)]
 
     def links(self) -> dict[tuple[Region, Region], tuple[float, float]]:
-        """Return rate and price of each link, once per tier of both ends."""
-        found, standard = {}, self.catalog.with_standard_tier(self.able)
-        for u, v in self.catalog.grid.links:
-            for start, end in itertools.product(self.twins(u), self.twins(v)):
-                known = self.catalog if start == u else standard
-                price = known.egress(u, v)
-                assert price is not None
-                found[start, end] = known.grid.links[u, v].gbps, price.usd_per_gb
-        return found
+        return twin_links(self.catalog, self.able)
 
     def trees(self) -> list[Tree]:
         """Return every tree from the source that reaches all destinations and whose leaves are destinations."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from tests.service.server import WAIT_S, Server
+from tests.service.server import WAIT_S, Server, eventually
 
 
 @contextmanager
@@ -68,10 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def until_moved(client: httpx.Client, job_id: str, bytes_min: int) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while (client.get(f"/v1/jobs/{job_id}").json()["counts"] or {}).get("bytes_done", 0) < bytes_min:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    eventually(lambda: (client.get(f"/v1/jobs/{job_id}").json()["counts"] or {}).get("bytes_done", 0) >= bytes_min)
 
 
 def submitted(client: httpx.Client, **places: Any) -> str:

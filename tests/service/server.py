@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
         assert found["state"] not in ("done", "failed", "cancelled"), found
         time.sleep(0.05)
     raise AssertionError(f"job {job_id} is {found}, not {states}")
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    """Return the first answer that is true, or not empty."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not (value := found()):
+        assert time.monotonic() < deadline_s, "it never came"
+        time.sleep(0.05)
+    return value
 
 
 def until_waiting_for_another(client: httpx.Client, job_id: str, state: str = "waiting") -> dict[str, Any]:

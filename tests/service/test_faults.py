@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from tests.service.local import new_database, scheduler
-from tests.service.server import WAIT_S, Server, get, submit, until
+from tests.service.server import WAIT_S, Server, eventually, get, submit, until
 from tradewind.errors import StateError
 from tradewind.model.event import Progress
 from tradewind.service import scheduling
@@ -54,14 +54,6 @@ def change(server: Server, statement: str, *values: str) -> None:
     """Change the database behind the server's back."""
     with closing(sqlite3.connect(server.state / "service.sqlite", timeout=WAIT_S)) as database, database:
         assert database.execute(statement, values).rowcount == 1
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    deadline_s = time.monotonic() + WAIT_S
-    while not (value := found()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    return value
 
 
 def health(server: Server) -> dict[str, Any]:

@@ -96,15 +96,28 @@ class Reader:
                     self.bad.append(answer.text)
 
 
-@pytest.mark.slow
-def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) -> None:
-    url, servers = replicas
-    data, state = servers[0].data, servers[0].state
+def write_sources(data: Path) -> None:
     for job in range(JOBS):
         for number in range(FILES):
             path = data / "source" / f"{job}" / f"{number}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(os.urandom(BYTES))
+
+
+def check_copies(data: Path, job: int, objects: list[dict[str, Any]]) -> None:
+    """Check that a job has written each file once, and the bytes of a copy that only one job writes."""
+    names = sorted(Path(one["source"]).name for one in objects)
+    assert names == [f"{number}" for number in range(FILES)], json.dumps(objects)
+    for number in range(FILES) if job >= SHARED_JOBS else ():
+        copy = data / "copy" / f"{job}" / f"{number}"
+        assert copy.read_bytes() == (data / "source" / f"{job}" / f"{number}").read_bytes()
+
+
+@pytest.mark.slow
+def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) -> None:
+    url, servers = replicas
+    data, state = servers[0].data, servers[0].state
+    write_sources(data)
     token = (state / "admin.token").read_text().strip()
     retries: Counter[str] = Counter()
     kills: Counter[str] = Counter()
@@ -157,12 +170,7 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
     assert len(set(ids.values())) == JOBS
     assert len(os.listdir(state / "engine" / "jobs")) == JOBS, "the engine has one job for each"
     for job, objects in zip(ids, written, strict=True):
-        assert sorted(Path(one["source"]).name for one in objects) == [f"{number}" for number in range(FILES)], (
-            json.dumps(objects)
-        )
-        for number in range(FILES) if job >= SHARED_JOBS else ():
-            copy = data / "copy" / f"{job}" / f"{number}"
-            assert copy.read_bytes() == (data / "source" / f"{job}" / f"{number}").read_bytes()
+        check_copies(data, job, objects)
     assert all(do_not_overlap([receipt]) for receipt in receipts)
     assert do_not_overlap(receipts[:SHARED_JOBS])
     assert not reader.bad

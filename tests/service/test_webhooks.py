@@ -5,17 +5,16 @@ import ssl
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from testbed.loopback import Answer, LoopbackServer, Received
 from testbed.servers.tls import make_certificates
-from tests.service.server import WAIT_S, Server, submit, until
+from tests.service.server import Server, eventually, submit, until
 from tradewind.errors import StateError, UsageError
 from tradewind.service.courier import signature
 from tradewind.service.receivers import ReceiverError, is_allowed, post, require_webhook_url
@@ -55,14 +54,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.start()
     yield server
     server.kill()
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    deadline_s = time.monotonic() + WAIT_S
-    while not (value := found()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    return value
 
 
 @pytest.mark.parametrize("statuses", [[], pytest.param([503], marks=pytest.mark.slow)], ids=["at once", "retried"])

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from testbed.clouds.booter import BootedMachine, Booter
+from testbed.drive import Running
 from tests.fleet.transfers import ENDS_S, Transfer
 from tests.fleet.worlds import wait_until
 
@@ -44,6 +45,13 @@ class CloudTransfer(Transfer, ABC):
     def machines(self) -> list[BootedMachine]:
         """Return all machines that were ever booted."""
         return list(self.booter.machines.values())
+
+    def finish_reclaimed(self, running: Running, machine: BootedMachine) -> None:
+        """Check that a machine which the cloud takes back saves its work and is replaced, and then the end."""
+        done = self.finish_replaced(running)
+        wait_until(machine.ended.is_set)
+        assert "the gateway ended with 0" in machine.console, "its gateway saved its work"
+        self.check(done)
 
     def check_nothing_is_left(self) -> None:
         wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)

@@ -20,7 +20,6 @@ from testbed.servers import Server
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from testbed.transcript import record_step
 from tests.fleet.transfers import VOLUME_BYTES, ready, two_stores
-from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.fleet.azure.policy import policy
 from tradewind.gateway.binary import find_gateway
@@ -96,11 +95,8 @@ def test_a_spot_machine_that_is_evicted_ends_by_itself_and_is_replaced(stage: St
     running = stage.start()
     name, sink = next(one for one in stage.cloud.booter.machines.items() if "eastus" in one[0])
     stage.cloud.api.ask(f"evict?name={name}", "")
-    done = stage.finish_replaced(running)
-    wait_until(sink.ended.is_set)
+    stage.finish_reclaimed(running, sink)
     assert "the cloud takes the machine back" in sink.console
-    assert "the gateway ended with 0" in sink.console, "its gateway saved its work"
-    stage.check(done)
 
 
 def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage: Stage) -> None:

@@ -17,10 +17,9 @@ from testbed.clouds.booter import BootedMachine
 from testbed.clouds.gcp import GcpCloud, gcp_cloud
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
-from testbed.sshd import local_ssh_server, sshd_unavailable
+from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from testbed.transcript import record_step
 from tests.fleet.transfers import ready, two_stores
-from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder
@@ -103,10 +102,7 @@ def test_a_spot_machine_that_is_reclaimed_ends_by_itself_and_is_replaced(stage: 
     running = stage.start()
     name, sink = stage.booted("europe-west4")
     stage.cloud.engine.preempt(name)
-    done = stage.finish_replaced(running)
-    wait_until(sink.ended.is_set)
-    assert "the gateway ended with 0" in sink.console, "its gateway saved its work"
-    stage.check(done)
+    stage.finish_reclaimed(running, sink)
 
 
 @pytest.mark.slow
@@ -114,6 +110,12 @@ def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage
     stage.sweep_after_a_kill(stage.start())
     assert stage.cloud.engine.billed() == []
     stage.command.run("fleet", "down").expect(0)
+
+
+def this_host(stage: Stage, server: LocalServer) -> list[str]:
+    """Return the tables of the configuration for this host, as one of a site."""
+    host = ['name = "here"', 'region = "site:lab"', f'address = "{stage.cloud.address}"']
+    return ["[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host, f'folder = "{stage.folder}/here"']
 
 
 @pytest.fixture
@@ -128,8 +130,7 @@ def outward(tmp_path: Path) -> Iterator[Stage]:
         local_ssh_server(Path(short, "ssh")) as server,
         ready(Stage(cloud, tmp_path, stores, OUTWARD, "--tier", "standard")) as made,
     ):
-        host = ['name = "here"', 'region = "site:lab"', f'address = "{cloud.address}"', f'folder = "{tmp_path}/here"']
-        made.configure("[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host)
+        made.configure(*this_host(made, server))
         yield made
 
 
@@ -178,9 +179,7 @@ def mixed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
         seen = Sample(*ends, LEARNED_GBPS, False, 64, 10**9, 800.0, "", "job earlier", today, "standard")
         assert store_samples(catalog_folder(str(stage.command.state)), [seen])
         with ready(stage) as made:
-            host = ['name = "here"', 'region = "site:lab"', f'address = "{cloud.address}"']
-            host.append(f'folder = "{tmp_path}/here"')
-            made.configure("[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host)
+            made.configure(*this_host(made, server))
             yield made
 
 

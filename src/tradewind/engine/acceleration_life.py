@@ -140,7 +140,7 @@ class Acceleration:
             self._plan(self._placed.regions),
             binary,
             purpose=purpose_of(self.id),
-            settings=FleetSettings(lease_s=self._lease_s, heals=True, grows=True),
+            settings=FleetSettings(lease_s=self._lease_s),
             report=self._report,
             meter=self._meter,
             logs=self.folder / "logs",

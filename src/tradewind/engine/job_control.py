@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
-from tradewind.engine.guest_leftovers import abort_leftovers
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -343,6 +342,8 @@ class JobControl:
         end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
+            from tradewind.engine.guest_leftovers import abort_leftovers
+
             # No lead has started here. That of a guest has left what it has reported.
             with surroundings(credentials) as around:
                 abort_leftovers(self.gateway, self.store.path(job_id), stores, around)

@@ -398,10 +398,6 @@ class JobStore:
         status = self._status(job_id) if state == OPEN else None
         return state == "cancelled" or (status is not None and status.state == "cancelled")
 
-    def is_paused(self, job_id: str) -> bool:
-        """Return whether `jobs pause` stopped a job, or is stopping it. Raises StateError."""
-        return self.database.row("SELECT paused FROM jobs WHERE id = ?", (job_id,)) == (1,)
-
     def is_to_stop(self, job_id: str) -> bool:
         """Return whether another process has asked the job's owner to stop. Raises StateError."""
         if self._is_cancelling(job_id):

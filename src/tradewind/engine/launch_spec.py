@@ -108,14 +108,14 @@ def planned_launch(
     """Return how to launch a plan on a provider's machines. Prices of requests are those of the request's catalog, or
     of `catalog`.
     """
-    known = catalog if plan_request is None else plan_request.catalog
     from tradewind.engine.topology import topology_document
 
+    known = catalog if plan_request is None else plan_request.catalog
     return LaunchSpec(
         plan,
         topology_document(plan),
         provider,
-        FleetSettings(heals=plan_request is not None, grows=replan, ready_s=_ready_s(plan)),
+        FleetSettings(ready_s=_ready_s(plan)),
         ceiling_usd,
         plan_prices(plan, known),
         plan_request,
@@ -125,10 +125,10 @@ def planned_launch(
 
 def _ready_s(plan: Plan) -> float:
     """Return the timeout until all machines of a plan answer: several times what the slowest usually takes."""
-    machines = () if plan.overlay is None else plan.overlay.machines
-    boot_s = max((each.offer.machine.boot_s for each in machines), default=0.0)
     from tradewind.gateway.owner import TOKEN_S
 
+    machines = () if plan.overlay is None else plan.overlay.machines
+    boot_s = max((each.offer.machine.boot_s for each in machines), default=0.0)
     return min(max(READY_S, BOOTS_PER_READY * boot_s), TOKEN_S)
 
 

@@ -98,8 +98,8 @@ def _machine_types(plan: Plan, rented: Iterable[PlannedGateway]) -> dict[str, tu
     left: dict[tuple[str, NetworkTier | None], list[tuple[str, bool]]] = {}
     for machines in plan.overlay.machines:
         types = [(machines.offer.machine.name, machines.offer.spot)] * machines.count
-        tier = machines.network_tier if machines.region in plan.overlay.mixed_at else None
-        left.setdefault((str(machines.region), tier), []).extend(types)
+        region, tier = plan.overlay.pool_of(machines)
+        left.setdefault((str(region), tier), []).extend(types)
     pools = ((gateway.name, left.get((gateway.region, gateway.network_tier))) for gateway in rented)
     return {name: pool.pop(0) for name, pool in pools if pool}
 

@@ -30,10 +30,6 @@ class FleetSettings:
     lease_s: int = LEASE_S
     ready_s: float = READY_S
     """Timeout until all machines answer. If it expires, the fleet is ended."""
-    heals: bool = False
-    """True if dead machines may be replaced."""
-    grows: bool = False
-    """True if machines may be added later, and the roles of running ones may change."""
     led: bool = True
     """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
     keeping: Keeping | None = None

@@ -13,9 +13,10 @@ from tradewind.errors import UsageError
 from tradewind.model.machine import MachineOffer, StoreLimits
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier, StandardTier
+from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, StandardTier
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region, RegionInfo, parse_region
+from tradewind.model.tier import BillingCount
 
 __all__ = ["Catalog", "Grid", "Link", "LinkPart"]
 
@@ -159,12 +160,12 @@ class Catalog:
 
     def egress_used_gb(
         self, used_gb: float, sent_gb: Mapping[tuple[Region, Region], float]
-    ) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
+    ) -> Mapping[BillingCount, float]:
         """Return the volume of each billing count, by account and tiers: `used_gb` plus what was sent since.
 
         Leaves out counts without traffic since: their volume is `used_gb`.
         """
-        seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
+        seen_gb: dict[BillingCount, float] = {}
         for (src, dst), volume_gb in sent_gb.items():
             price = self.egress(src, dst)
             if price is not None:
@@ -188,7 +189,7 @@ class Catalog:
         Raises:
             KeyError: a pair of regions has no price.
         """
-        counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[tuple[Region, Region]]]] = {}
+        counts: dict[BillingCount, tuple[EgressPrice, list[tuple[Region, Region]]]] = {}
         for src, dst in volumes_gb:
             price = self.egress(src, dst)
             if price is None:

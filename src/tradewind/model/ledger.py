@@ -14,7 +14,7 @@ from tradewind.model.document import Document
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
-from tradewind.model.tier import PriceTier, tier_volumes_gb
+from tradewind.model.tier import BillingCount, PriceTier, tier_volumes_gb
 from tradewind.model.units import BYTES_PER_GB, format_bytes
 
 __all__ = [
@@ -320,7 +320,7 @@ class _Tiers:
     """Volume of each billing count so far: each run continues the tiers of earlier runs."""
 
     def __init__(self) -> None:
-        self._seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
+        self._seen_gb: dict[BillingCount, float] = {}
 
     def lines(self, run: int, volumes_gb: Mapping[EdgePrice, float]) -> list[LedgerLine]:
         """Return one line per edge and price tier. All edges of one billing count share its tiers."""
@@ -342,7 +342,7 @@ class _Tiers:
 
     def _pieces(
         self,
-        count: tuple[str, tuple[PriceTier, ...]],
+        count: BillingCount,
         edges: Sequence[EdgePrice],
         volumes_gb: Mapping[EdgePrice, float],
     ) -> Iterator[tuple[PriceTier, float]]:

@@ -197,13 +197,17 @@ class Overlay:
         of_tier = ({m.region for m in self.machines if m.network_tier == tier} for tier in ("premium", "standard"))
         return tuple(sorted(set.intersection(*of_tier)))
 
+    def pool_of(self, machines: RegionMachines) -> Pool:
+        """Return the pool of these machines of the plan."""
+        return machines.region, machines.network_tier if machines.region in self.mixed_at else None
+
     def network_tier_of(self, edge: OverlayEdge) -> NetworkTier | None:
         """Return the network tier of the machines that send over an edge; None in a cloud without a choice."""
         here = (machines.network_tier for machines in self.machines if machines.region == edge.src)
         return edge.network_tier or next(here, None)
 
-    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
-        """Yield each hop of each route or tree: both ends, each with its tier if it has both; and its Gbit/s."""
+    def pooled_hops(self) -> Iterator[tuple[Pool, Pool, float]]:
+        """Yield each hop of each route or tree: the machines at both ends, and its rate [Gbit/s]."""
         yield from ()
 
     def known_to(self, catalog: Catalog, edge: OverlayEdge) -> Catalog:
@@ -230,10 +234,10 @@ class MulticastOverlay(Overlay):
     def _destinations(self) -> tuple[Region, ...]:
         return self.destinations
 
-    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
-        """Yield each hop of each tree: both ends, each with its tier if it has both; and its Gbit/s."""
+    def pooled_hops(self) -> Iterator[tuple[Pool, Pool, float]]:
+        """Yield each hop of each tree: the machines at both ends, and its rate [Gbit/s]."""
         for tree in self.trees:
-            yield from ((*start, *end, tree.gbps) for start, end in tree.pooled_hops)
+            yield from ((start, end, tree.gbps) for start, end in tree.pooled_hops)
 
     @property
     def copies(self) -> Mapping[Region, int]:
@@ -270,11 +274,11 @@ class UnicastOverlay(Overlay):
     def _destinations(self) -> tuple[Region, ...]:
         return self.destinations
 
-    def pooled_hops(self) -> Iterator[tuple[Region, NetworkTier | None, Region, NetworkTier | None, float]]:
-        """Yield each hop of each route: both ends, each with its tier if it has both; and its Gbit/s."""
+    def pooled_hops(self) -> Iterator[tuple[Pool, Pool, float]]:
+        """Yield each hop of each route: the machines at both ends, and its rate [Gbit/s]."""
         for route in self.routes:
-            ends = itertools.pairwise(zip(route.regions, route.tiers, strict=True))
-            yield from ((*start, *end, route.gbps) for start, end in ends)
+            hops = itertools.pairwise(zip(route.regions, route.tiers, strict=True))
+            yield from ((start, end, route.gbps) for start, end in hops)
 
     def __str__(self) -> str:
         paths = "; ".join(f"{' → '.join(map(str, r.regions))} {r.share:.0%}" for r in self.routes)

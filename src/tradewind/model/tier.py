@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tradewind.model.records import dataclass
 
-__all__ = ["PriceTier", "tier_volumes_gb"]
+__all__ = ["BillingCount", "PriceTier", "tier_volumes_gb"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,10 @@ class PriceTier:
 
     from_gb: float
     usd_per_gb: float
+
+
+BillingCount = tuple[str, tuple[PriceTier, ...]]
+"""Account and price tiers of links whose traffic counts together."""
 
 
 def tier_volumes_gb(

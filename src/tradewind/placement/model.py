@@ -34,7 +34,7 @@ PACKINGS = (1, 2, 3, 4, 5)
 #: A rate nearer than this to a fraction of a capacity is that fraction.
 SAME = 1e-9
 
-__all__ = ["Columns", "CountModel", "Cut", "Duals", "Fractions", "Relaxed", "columns_of", "lagrangian_bound", "priced"]
+__all__ = ["Columns", "CountModel", "Cut", "Duals", "Fractions", "columns_of", "lagrangian_bound", "priced"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,17 +88,6 @@ class Fractions:
     """Per flow column, 0 to 1."""
     counts: FloatArray
     """Instances per region, not whole."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
-    """The answer of the relaxation."""
-
-    total_s: float
-    use: FloatArray
-    """See `Fractions`."""
-    counts: FloatArray
-    duals: Duals
 
 
 def loads(paths: Paths, ends: IntArray) -> list[FloatArray]:
@@ -291,10 +280,9 @@ class CountModel:
         values = np.array(self._highs.getSolution().col_value)
         return Fractions(values[: len(self.columns)], values[len(self.columns) :])
 
-    def relaxed(self, deadline: CpuDeadline) -> Relaxed | None:
-        """Solve with fractions and prices; None if the deadline is reached first."""
-        answer = self.fractions(deadline)
-        if answer is None:
+    def duals(self, deadline: CpuDeadline) -> Duals | None:
+        """Solve with fractions, and return the prices; None if the deadline is reached first."""
+        if self.fractions(deadline) is None:
             return None
         prices = np.array(self._highs.getSolution().row_dual)
         flows, regions = self._flows, self._regions
@@ -303,8 +291,7 @@ class CountModel:
         for number, (flow, region) in enumerate(self._links):
             links[flow, region] = max(0.0, -prices[budget_row + 1 + number])
         capacity = np.maximum(0.0, -prices[flows:budget_row]).reshape(1 + len(PACKINGS), regions)
-        duals = Duals(max(0.0, -float(prices[budget_row])), capacity, links)
-        return Relaxed(self._highs.getInfo().objective_function_value, answer.use, answer.counts, duals)
+        return Duals(max(0.0, -float(prices[budget_row])), capacity, links)
 
     def bound_s(self, deadline: CpuDeadline) -> float:
         """Return a lower bound of the total, the better the later the deadline; for a model with whole counts."""

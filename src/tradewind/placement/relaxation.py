@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass, replace
 from tradewind.placement.deadline import CpuDeadline
-from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of, lagrangian_bound, priced
+from tradewind.placement.model import Columns, CountModel, Duals, columns_of, lagrangian_bound, priced
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.problem import FloatArray
 
@@ -40,7 +40,6 @@ class Relaxation:
     """The best prices; None if no relaxation was solved."""
     priced_s: float
     """The bound that these prices prove. Others may prove a better `bound_s`."""
-    answer: Relaxed | None
     columns: Columns
 
 
@@ -49,17 +48,16 @@ def relax(paths: Paths, deadline: CpuDeadline) -> Relaxation:
     least_s = float(paths.fct_s.min(axis=1).sum()) if len(paths.fct_s) else 0.0
     useful = paths.gain_s > GAIN_MIN * paths.fct_s[:, :1]
     kept = useful if useful.sum() <= COLUMNS_MAX else _best_of_each(paths.gain_s, useful)
-    best = Relaxation(least_s, None, least_s, None, columns_of(paths, kept))
+    best = Relaxation(least_s, None, least_s, columns_of(paths, kept))
     for _ in range(ROUNDS_MAX):
-        answer = None if deadline.is_over else CountModel(paths, best.columns, whole=False).relaxed(deadline)
-        if answer is None:
+        duals = None if deadline.is_over else CountModel(paths, best.columns, whole=False).duals(deadline)
+        if duals is None:
             break
-        bound_s = lagrangian_bound(paths, answer.duals)
-        better = bound_s > best.bound_s
-        duals = answer.duals if better else best.duals
+        bound_s = lagrangian_bound(paths, duals)
+        best_duals = duals if bound_s > best.bound_s else best.duals
         bound_s = max(bound_s, best.bound_s)
-        best = Relaxation(bound_s, duals, bound_s, answer, best.columns)
-        priced_s = priced(paths, answer.duals)
+        best = Relaxation(bound_s, best_duals, bound_s, best.columns)
+        priced_s = priced(paths, duals)
         now_s = np.where(_with_direct(kept), priced_s, math.inf).min(axis=1, keepdims=True)
         fresh = _best_of_each(now_s - priced_s, useful & ~kept & (priced_s - now_s < ATTRACTIVE_S))
         if not fresh.any():

@@ -54,11 +54,7 @@ class MachineAllocator:
             if not np.isfinite(prices[best]):
                 return None
             whole[options[best]] = needed[options[best]]
-        if network.has_tiers:
-            used = np.bincount(network.first_pools[pools], whole, minlength=len(network.regions))
-            if np.any(used > network.machines_max):
-                return None
-        return whole
+        return None if network.has_tiers and network.exceeds_limits(whole) else whole
 
     def endpoints_usd_per_s(self, rate_gbps: float) -> float:
         """Return the minimum cost of the machines at source and destination at a rate."""

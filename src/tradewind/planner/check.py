@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, Pool, RegionMachines, UnicastOverlay
-from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.price import EgressPrice
 from tradewind.model.region import Region
+from tradewind.model.tier import BillingCount
 from tradewind.model.units import format_count
 from tradewind.planner.network import GBPS_MIN, PlanningLimits, sent_gb
 
@@ -135,9 +136,11 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
         leaves = reached - {start for start, _ in tree.pooled_hops}
         for idle in {region for region, _ in leaves} - set(plan.destinations):
             yield f"a tree ends at {idle}, which is not a destination"
-    pooled = list(plan.pooled_hops())
+    hops = list(plan.pooled_hops())
     for edge in plan.edges:
-        through = math.fsum(hop[4] for hop in pooled if hop[:3] == (edge.src, edge.network_tier, edge.dst))
+        through = math.fsum(
+            gbps for start, end, gbps in hops if (*start, end[0]) == (edge.src, edge.network_tier, edge.dst)
+        )
         if _differ(through, edge.gbps):
             yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
     for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
@@ -147,7 +150,7 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
 def _pools(plan: Overlay) -> dict[Pool, list[RegionMachines]]:
     pools: dict[Pool, list[RegionMachines]] = {}
     for each in plan.machines:
-        pools.setdefault((each.region, each.network_tier if each.region in plan.mixed_at else None), []).append(each)
+        pools.setdefault(plan.pool_of(each), []).append(each)
     return pools
 
 
@@ -162,7 +165,8 @@ def _received_by(plan: Overlay, pool: Pool) -> list[tuple[OverlayEdge, float]]:
         return [(edge, edge.gbps) for edge in edges]
     hops = list(plan.pooled_hops())
     return [
-        (edge, math.fsum(gbps for *hop, gbps in hops if hop == [edge.src, edge.network_tier, *pool])) for edge in edges
+        (edge, math.fsum(gbps for start, end, gbps in hops if (*start, end) == (edge.src, edge.network_tier, pool)))
+        for edge in edges
     ]
 
 
@@ -271,7 +275,7 @@ def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[s
     """Check egress by billing count (each edge at its mean price), and machines from launch or their minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
     known, used_gb, seen_gb = _catalogs(plan, catalog), limits.monthly_egress_used_gb, sent_gb(catalog, limits)
-    counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[OverlayEdge]]] = {}
+    counts: dict[BillingCount, tuple[EgressPrice, list[OverlayEdge]]] = {}
     for edge in plan.edges:
         price = known[edge].egress(edge.src, edge.dst)
         if price is None:

@@ -61,9 +61,9 @@ def _pools(overlay: UnicastOverlay) -> dict[Pool, list[str]]:
     """Return the names of the gateways of each pool, in the order of the overlay's machines."""
     pools: dict[Pool, list[str]] = {}
     for machines in overlay.machines:
-        tier = machines.network_tier if machines.region in overlay.mixed_at else None
-        names = pools.setdefault((machines.region, tier), [])
-        stem = gateway_stem(machines.region, tier)
+        pool = overlay.pool_of(machines)
+        names = pools.setdefault(pool, [])
+        stem = gateway_stem(*pool)
         names += [f"{stem}-{len(names) + number + 1}" for number in range(machines.count)]
     return pools
 

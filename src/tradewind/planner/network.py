@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
-from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.overlay import Pool
+from tradewind.model.price import EgressPrice
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
+from tradewind.model.tier import BillingCount
 from tradewind.planner.tiers import TierCount
 
 __all__ = ["FloatArray", "FlowNetwork", "IntArray", "MachineOption", "PlanningLimits", "build_network", "sent_gb"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
 
 GBPS_MIN = 1e-3
 """Minimum rate of a link. Slower ones are not worth a machine and worsen the model's numerical scaling."""
@@ -54,8 +55,7 @@ class PlanningLimits:
     standard_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
     """The same for what machines of the standard network tier have sent. `egress_sent_gb` is without it."""
     network_tiers: NetworkTierChoice = "premium"
-    """Network tiers of machines, in regions that have both; `best` lets the planner choose for each
-    machine."""
+    """Network tiers of machines, in regions that have both; `best` lets the planner choose for each machine."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
     """Network tiers of single regions, such as those whose machines already run; they replace the general choice."""
     rate_max_gbps: float | None = None
@@ -109,7 +109,7 @@ class FlowNetwork:
     counts: tuple[TierCount, ...] = ()
     """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
-    """Regions whose `machines_max` is the account's quota, not the user's limit."""
+    """Pools whose `machines_max` is the account's quota, not the user's limit."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
 
@@ -133,6 +133,11 @@ class FlowNetwork:
     def first_pools(self) -> IntArray:
         """Number of the region's first pool, per pool."""
         return np.array([self.index[region] for region in self.regions], dtype=np.int64)
+
+    def exceeds_limits(self, machines: IntArray | FloatArray) -> bool:
+        """Return whether a region has more machines, given per option, than it may have in all its pools together."""
+        used = np.bincount(self.first_pools[self.pool_of_option], machines, minlength=len(self.regions))
+        return bool(np.any(used > self.machines_max))
 
     def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
         """Return for each of these links whether the machines, per option, have one at each end."""
@@ -184,7 +189,7 @@ def build_network(
     ratio = limits.compression_ratio
     tail: list[int] = []
     head, gbps, price = [], [], []
-    tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
+    tiered: dict[BillingCount, tuple[EgressPrice, list[int]]] = {}
     seen_gb = sent_gb(catalog, limits)
     for src, dst, known in _links(catalog, pools):
         ends = pools[src][0], pools[dst][0]
@@ -215,14 +220,14 @@ def build_network(
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
         counts=tuple(
             TierCount(
-                account,
+                key[0],
                 egress,
                 np.array(links, dtype=np.int64),
                 len({tail[e] for e in links}),
-                seen_gb.get((account, tiers), limits.monthly_egress_used_gb),
+                seen_gb.get(key, limits.monthly_egress_used_gb),
                 ratio,
             )
-            for (account, tiers), (egress, links) in tiered.items()
+            for key, (egress, links) in tiered.items()
         ),
         held_by_quota=frozenset(
             pool for pool, (r, _) in enumerate(pools) if _machines_max(catalog, r, limits) < _allowed(r, limits)
@@ -230,8 +235,8 @@ def build_network(
     )
 
 
-def sent_gb(catalog: Catalog, limits: PlanningLimits) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
-    """Return the volume of each billing count at which a plan's prices begin, by account and tiers.
+def sent_gb(catalog: Catalog, limits: PlanningLimits) -> Mapping[BillingCount, float]:
+    """Return the volume of each billing count at which a plan's prices begin.
 
     Volumes of regions that have the standard tier alone count there, whichever tier they are recorded for.
     """
@@ -253,7 +258,7 @@ def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> 
     return offered if wanted == "best" else (wanted,)
 
 
-def _links(catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]]) -> Iterator[tuple[int, int, Catalog]]:
+def _links(catalog: Catalog, pools: Sequence[Pool]) -> Iterator[tuple[int, int, Catalog]]:
     """Yield the links between pools of two regions, each with the catalog that knows price and rate of its sender."""
     standard = catalog.with_standard_tier([region for region, tier in pools if tier == "standard"])
     found: dict[Region, list[int]] = {}
@@ -298,9 +303,7 @@ def _allowed(region: Region, limits: PlanningLimits) -> int:
     return limits.per_region.get(region, limits.machines_per_region)
 
 
-def _options(
-    catalog: Catalog, pools: Sequence[tuple[Region, NetworkTier | None]], limits: PlanningLimits
-) -> Iterator[MachineOption]:
+def _options(catalog: Catalog, pools: Sequence[Pool], limits: PlanningLimits) -> Iterator[MachineOption]:
     """Yield a machine option for each pool and machine type."""
     for pool, (region, tier) in enumerate(pools):
         for offer in _offers(catalog, region, limits):

@@ -263,19 +263,12 @@ def _rounded_up(
             strongest = max(options, key=lambda k: formulation.network.options[k].egress_gbps)
             machines[options] = 0
             machines[strongest] = int(formulation.machine_max[strongest])
-    if _exceeds_limits(formulation, machines):
+    if formulation.network.exceeds_limits(machines):
         return None
     try:
         return solve_flows(formulation, subproblem, machines, settings)
     except SolverLimitReached:
         return None
-
-
-def _exceeds_limits(formulation: Formulation, machines: IntArray) -> bool:
-    """Return whether the pools of a region have more machines together than the region may have."""
-    network = formulation.network
-    used = np.bincount(network.first_pools[network.pool_of_option], machines, minlength=len(network.regions))
-    return bool(np.any(used > network.machines_max))
 
 
 def _direct(

@@ -50,7 +50,7 @@ class TierCount:
     links: NDArray[np.int64]
     """Positions in the network."""
     sources: int
-    """Regions where these links start: no route uses more of them."""
+    """Pools of machines where these links start: no route uses more of them."""
     used_gb: float = 0.0
     ratio: float = 1.0
 

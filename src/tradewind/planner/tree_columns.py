@@ -33,7 +33,7 @@ __all__ = ["ColumnFlows", "TreeColumns"]
 
 PRICINGS_MAX = 400
 """Maximum trees generated per question; then the answer is the best so far, not marked as optimal."""
-POOL_MAX = 2000
+TREES_KEPT_MAX = 2000
 """Trees kept from one question for the next; the oldest are dropped."""
 BOUND_TOLERANCE = 1e-4
 """Relative; a bound this close to the restricted model's value is good enough."""
@@ -102,7 +102,7 @@ class TreeColumns:
         self._network = network
         self._sources, self._sinks = network.pools_of(source), sinks
         self._store_ends = _store_ends(network, source, sinks)
-        self._real = len(links)
+        self._link_count = len(links)
         tails, heads = zip(*(end.link for end in self._store_ends), strict=True)
         self._tails = np.concatenate([network.tail[links], np.array(tails, dtype=np.int64)])
         self._heads = np.concatenate([network.head[links], np.array(heads, dtype=np.int64)])
@@ -112,7 +112,7 @@ class TreeColumns:
         writer = RowWriter(len(links))
         write_machine_rows(writer, network, links, self._sources)
         self._rows = writer.rows()
-        self._pool: list[Tree] = []
+        self._kept_trees: list[Tree] = []
         stores = np.arange(len(self._store_ends))
         of_link = self._rows.column < len(links)
         columns = np.concatenate([self._rows.column[of_link], len(links) + stores])
@@ -163,7 +163,7 @@ class TreeColumns:
         network = self._network
         manned = np.zeros(len(network.regions), dtype=bool)
         manned[network.pool_of_option[machines > 0]] = True
-        real = slice(self._real)
+        real = slice(self._link_count)
         open_links = manned[self._tails[real]] & manned[self._heads[real]] & ~closed
         open_links = np.concatenate([open_links, manned[[end.pool for end in self._store_ends]]])
         fixed = machines.astype(np.float64)
@@ -180,7 +180,7 @@ class TreeColumns:
             )
         used: dict[Tree, float] = {}
         for tree, gbps in zip(made.trees, rates, strict=True):
-            hops = frozenset(edge for edge in tree if self._position[edge] < self._real)
+            hops = frozenset(edge for edge in tree if self._position[edge] < self._link_count)
             used[hops] = used.get(hops, 0.0) + float(gbps)
         trees = tuple((tree, gbps) for tree, gbps in used.items() if gbps > RATE_MIN_RELATIVE * rate)
         scale = 1.0 if subproblem.maximise_rate else COST_SCALE
@@ -202,10 +202,10 @@ class TreeColumns:
         low = machines.astype(np.float64)
         high = np.minimum(low + spare, np.maximum(self._machines_max(), low))
         made = self._generate(subproblem, low, high, every, BOUND_TOLERANCE, budget)
-        found = self._cheapest(self._with_store_links(made.weights[: self._real]), every, budget)
+        found = self._cheapest(self._with_store_links(made.weights[: self._link_count]), every, budget)
         if found is None or found[0] <= 0.0:
             return None
-        weights: FloatArray = np.minimum(made.weights[: self._real] / found[0], 1.0)
+        weights: FloatArray = np.minimum(made.weights[: self._link_count] / found[0], 1.0)
         return weights
 
     def _machines_max(self) -> FloatArray:
@@ -227,7 +227,7 @@ class TreeColumns:
     ) -> _Generated:
         """Generate columns until no missing tree would improve the objective, or the work limit is reached."""
         highs = self._master(subproblem, low, high)
-        trees = [tree for tree in self._pool if all(usable[self._position[edge]] for edge in tree)]
+        trees = [tree for tree in self._kept_trees if all(usable[self._position[edge]] for edge in tree)]
         for tree in trees:
             self._add(highs, tree, subproblem)
         known = set(trees)
@@ -256,7 +256,7 @@ class TreeColumns:
             trees.append(tree)
             known.add(tree)
             self._add(highs, tree, subproblem)
-        self._pool = list(dict.fromkeys([*self._pool, *trees]))[-POOL_MAX:]
+        self._kept_trees = list(dict.fromkeys([*self._kept_trees, *trees]))[-TREES_KEPT_MAX:]
         values = np.array(highs.getSolution().col_value)
         return _Generated(tuple(trees), values, np.array(highs.getSolution().row_dual), bound, complete, weights, least)
 
@@ -300,7 +300,7 @@ class TreeColumns:
         highs.addRow(-inf, 0.0, 0, [], [])
         ceiling_row = self._rate_row + 1
         for k, option in enumerate(network.options):
-            mine = np.flatnonzero(self._rows.column == self._real + k)
+            mine = np.flatnonzero(self._rows.column == self._link_count + k)
             rows, values = list(self._rows.row[mine]), list(self._rows.value[mine])
             for number, end in enumerate(self._store_ends):
                 rate = option.read_gbps if end.reads else option.write_gbps

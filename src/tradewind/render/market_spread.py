@@ -68,15 +68,28 @@ class MarketSpreadReport:
     def _row(self, name: str, figures: dict[str, Figure]) -> str:
         cells = dict.fromkeys(SERVED | COMPARED, "")
         for title, of in figures.items():
-            mean, stdev = self._figures(name, of)
-            cells[title] = {
-                "revenue_usd": f"${mean:,.2f} ± {stdev:.2f}",
-                "profit_usd": f"{'-' if mean < 0 else ''}${abs(mean):,.2f} ± {stdev:.2f}",
-                "utilisation": f"{mean:.0%} ± {stdev * 100:.0f}",
-                "turned_away_slices": f"{mean:,.0f} ± {stdev:.0f}",
-            }.get(title, f"{mean:.3f} ± {stdev:.3f}")
+            cells[title] = WORDS[title](*self._figures(name, of))
         widths = zip(cells.values(), (17, 17, 8, 13, 19, 13), strict=True)
         return "  ".join([f"{name:<15}", *(f"{cell:>{width}}" for cell, width in widths)])
+
+
+def _usd(mean: float, stdev: float) -> str:
+    return f"{'-' if mean < 0 else ''}${abs(mean):,.2f} ± {stdev:.2f}"
+
+
+def _ratio(mean: float, stdev: float) -> str:
+    return f"{mean:.3f} ± {stdev:.3f}"
+
+
+#: How the mean and the standard deviation of each figure are written.
+WORDS: dict[str, Callable[[float, float], str]] = {
+    "revenue_usd": _usd,
+    "profit_usd": _usd,
+    "utilisation": lambda mean, stdev: f"{mean:.0%} ± {stdev * 100:.0f}",
+    "turned_away_slices": lambda mean, stdev: f"{mean:,.0f} ± {stdev:.0f}",
+    "cost_to_own_choice": _ratio,
+    "energy_to_own_choice": _ratio,
+}
 
 
 def _outcome(simulation: Simulation, name: str) -> MarketOutcome:

@@ -108,9 +108,8 @@ class Service:
             self.peers = PeerServer(settings.guest_address, self.sealer)
         self.passing = ThreadPoolExecutor(PEER_REQUESTS_AT_ONCE, thread_name_prefix="passing")
         peer = None if self.peers is None else self.peers.peer.document()
-        #: Id of this server in the database.
-        self.name = _replica_id()
-        self._claims = ClaimTable(database, self.name, settings.jobs_max, settings.lease_s * 1000, peer)
+        self.replica_id = _replica_id()
+        self._claims = ClaimTable(database, self.replica_id, settings.jobs_max, settings.lease_s * 1000, peer)
         self.grid = GridReader(settings.engine_state)
         self.faults = Faults()
         self.connections = ConnectionBook(database, self.sealer, settings)

@@ -1,5 +1,6 @@
-"""Keeps the leases of one server: renews them, and knows when they can no longer be relied on. It also renews the right
-to schedule while a pass of the scheduler lasts.
+"""Keeps the leases of one server: renews them, and knows when they can no longer be relied on.
+
+It also renews the right to schedule while a pass of the scheduler lasts.
 
 The database's clock decides when another server may adopt a job. This server counts from before each renewal by its own
 monotonic clock, and stops relying on its leases earlier: so it has stopped its runs when another server may begin.

@@ -117,8 +117,8 @@ class _PeersOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        said = Headers(scope=scope).get(PROOF_HEADER, "").encode()
-        if compare_digest(said, self._proof):
+        proof = Headers(scope=scope).get(PROOF_HEADER, "").encode()
+        if compare_digest(proof, self._proof):
             await self._app(scope, receive, send)
             return
         refusal = problem_response(403, "only other servers of this service may send requests here")

@@ -26,7 +26,7 @@ from tradewind.service.limits import BODY_BYTES_MAX, PEER_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.sealing import Sealer
 
-__all__ = ["PROOF_HEADER", "Peer"]
+__all__ = ["PROOF_HEADER", "Peer", "tls_trusting"]
 
 _LOG = logging.getLogger("tradewind.service")
 #: Header with the proof of a server.
@@ -64,7 +64,7 @@ class Peer:
             "Content-Type": "application/json",
             PROOF_HEADER: sealer.proof(self.certificate),
         }
-        connection = HTTPSConnection(self.host, self.port, timeout=PEER_S_MAX, context=_context(self.certificate))
+        connection = HTTPSConnection(self.host, self.port, timeout=PEER_S_MAX, context=tls_trusting(self.certificate))
         try:
             connection.request("POST", path, json.dumps(body).encode(), headers)
             answer = connection.getresponse()
@@ -87,7 +87,7 @@ def _unreachable(why: str) -> ApiProblem:
 
 
 @lru_cache(maxsize=CONTEXTS_MAX)
-def _context(certificate: str) -> ssl.SSLContext:
+def tls_trusting(certificate: str) -> ssl.SSLContext:
     """Return the settings of TLS that trust one certificate alone."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -1,5 +1,6 @@
-"""Submits the jobs of schedules at their times and for their events. The key of a job is made of schedule and time, so
-each time is submitted once.
+"""Submits the jobs of schedules at their times and for their events.
+
+The key of a job is made of schedule and time, so each time is submitted once.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ class ScheduleRunner:
         """Submit the job of a time, and return its id. The same time gives the same job. Raises ApiProblem."""
         sender = Sender(row["token"], row["tenant"], "operator", frozenset())
         # Events come at any time; those of the cron expression are whole seconds.
-        name = f"{round(at_s)}" if at_s == round(at_s) else f"{at_s:.3f}"
-        key, digest = f"schedule-{row['id']}-{name}", sha256(row["id"].encode()).hexdigest()
+        moment = f"{round(at_s)}" if at_s == round(at_s) else f"{at_s:.3f}"
+        key, digest = f"schedule-{row['id']}-{moment}", sha256(row["id"].encode()).hexdigest()
         request, owned, links = (json.loads(row[name]) for name in ("request", "owned", "links"))
         pairs = [(start, end) for start, end in links]
         traceparent = None if self._traces is None else self._traces.scheduled()

@@ -2,7 +2,8 @@
 //!
 //! [`link`] is the byte stream (TCP, or the simulator's), and [`handshake`] makes a connection of it (TLS 1.3 and
 //! Hello, or plain by a flag). [`record`] encrypts and decrypts on the hot path, [`stream`] connects it or plain data
-//! to the socket, and [`frames`] reads and writes frames on top. A relay passes bodies on inside the kernel ([`splice`]).
+//! to the socket, and [`frames`] reads and writes frames on top. A relay passes bodies on inside the kernel
+//! ([`splice`]).
 
 pub mod frames;
 pub mod fuzz;

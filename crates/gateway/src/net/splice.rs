@@ -51,8 +51,8 @@ impl Pipe {
         Ok(moved)
     }
 
-    /// Moves all bytes of the pipe to the socket. With `more`, the kernel may wait for further bytes before it sends the
-    /// last packet.
+    /// Moves all bytes of the pipe to the socket. With `more`, the kernel may wait for further bytes before it sends
+    /// the last packet.
     pub(super) async fn drain(&mut self, to: &TcpStream, more: bool) -> io::Result<()> {
         let mut flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
         flags.set(SpliceFFlags::SPLICE_F_MORE, more);

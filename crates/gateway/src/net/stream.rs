@@ -104,8 +104,8 @@ impl ReadSide {
         self.pipe.as_mut()
     }
 
-    /// Moves the next bytes of a body into the pipe, if that is the way for the `bytes_left` that the current `Data` frame
-    /// still lacks. Returns how many, 0 at the end of the stream; `None` if they must be read. Cancel-safe.
+    /// Moves the next bytes of a body into the pipe, if that is the way for the `bytes_left` that the current `Data`
+    /// frame still lacks. Returns how many, 0 at the end of the stream; `None` if they must be read. Cancel-safe.
     pub(super) async fn splice(&mut self, bytes_left: usize) -> io::Result<Option<usize>> {
         let moved = match (&mut self.pipe, self.socket.tcp()) {
             (Some(pipe), Some(tcp)) if self.arrived.is_empty() && bytes_left >= SPLICE_BYTES_MIN => {

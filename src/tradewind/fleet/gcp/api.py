@@ -40,7 +40,6 @@ class ComputeApi:
     """One project. Its methods may be called from any thread, and raise CallRefused."""
 
     def __init__(self, project: str, endpoint: str | None = None) -> None:
-        self._project = project
         self._base = f"{(endpoint or GOOGLE).rstrip('/')}/compute/v1/projects/{quote(project)}/"
         self._emulated = endpoint is not None
         self._sessions = threading.local()

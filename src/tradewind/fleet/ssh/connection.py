@@ -20,7 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from tradewind.errors import GatewayError
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
 from tradewind.model.hosts import SshHost
 
@@ -297,8 +296,3 @@ def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
     return port
-
-
-def as_gateway_error(host: str, error: CallRefused) -> GatewayError:
-    """Return the error of a call to a host, for callers that expect GatewayError."""
-    return GatewayError(f"{host} cannot be reached: {error}")

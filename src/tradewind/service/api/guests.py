@@ -228,8 +228,8 @@ def _peer(request: Request, row: JobRow) -> Peer | None:
 
 def _passed_on(peer: Peer, request: Request, body: BaseModel) -> Response:
     """Return the answer of another server to a request. Raises ApiProblem 503."""
-    sealer, said = request.app.state.service.sealer, request.headers["authorization"]
-    return peer.pass_on(sealer, request.scope["path"], said, body.model_dump(mode="json"))
+    sealer, authorization = request.app.state.service.sealer, request.headers["authorization"]
+    return peer.pass_on(sealer, request.scope["path"], authorization, body.model_dump(mode="json"))
 
 
 def _desk(request: Request, row: JobRow) -> GuestDesk:
@@ -240,6 +240,6 @@ def _desk(request: Request, row: JobRow) -> GuestDesk:
     desk = desk_of(guest["guest"])
     if desk is not None:
         return desk
-    if row.state in ACTIVE and row.owner not in (None, request.app.state.service.name):
+    if row.state in ACTIVE and row.owner not in (None, request.app.state.service.replica_id):
         raise ApiProblem(503, "another server runs this job", headers={"Retry-After": "1"})
     raise ApiProblem(410, f"no run of the job waits for a guest: it is {row.state}", hint="try again while it runs")
