@@ -35,7 +35,13 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def row(name: str, now_ms: int, **others: Any) -> dict[str, Any]:
-    row = {"id": name, "tenant": "default", "token": "admin", "time_zone": "UTC", "request": json.dumps(REQUEST)}
+    row: dict[str, Any] = {
+        "id": name,
+        "tenant": "default",
+        "token": "admin",
+        "time_zone": "UTC",
+        "request": json.dumps(REQUEST),
+    }
     row |= {"owned": '["/b"]', "links": "[]", "created_unix_ms": now_ms, "next_unix_ms": None, "queued": "[]"}
     return row | {"cron": "", "overlap": "queue", "submitted": 0, "last_unix_ms": now_ms - 1_000, **others}
 
