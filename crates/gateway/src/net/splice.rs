@@ -12,6 +12,9 @@ use tradewind_wire::frame::DATA_BYTES_MAX;
 
 /// Length of a pipe: the longest `Data` frame, if the kernel allows it. Otherwise it keeps its length, usually 64 KiB.
 const PIPE_BYTES: usize = DATA_BYTES_MAX;
+/// Shorter pipes are not used. A user who has many pipes (`pipe-user-pages-soft` of pipe(7)) gets new ones of two pages:
+/// they move a body a packet or two at a time, which costs more than to copy it.
+const PIPE_BYTES_MIN: usize = 64 << 10;
 
 /// See the module's documentation.
 pub struct Pipe {
@@ -24,11 +27,15 @@ impl Pipe {
     /// Makes an empty pipe.
     ///
     /// # Errors
-    /// The system has no file descriptors left.
+    /// The system has no file descriptors left, or gives this user short pipes only.
     pub(super) fn new() -> io::Result<Self> {
         let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         // A user who has many pipes may not make them longer.
         let _ = fcntl(&into, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32));
+        let length = fcntl(&into, FcntlArg::F_GETPIPE_SZ)? as usize;
+        if length < PIPE_BYTES_MIN {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         Ok(Self { into, out, held: 0 })
     }
 
