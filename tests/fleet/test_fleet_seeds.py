@@ -73,7 +73,7 @@ class Life:
         self.deaths = rng.random() < 0.5
 
     def start(self, plan: Plan) -> Fleet | None:
-        settings = FleetSettings(plain=True, grows=True)
+        settings = FleetSettings(plain=True)
         try:
             return Fleet(self.provider, self.journal, plan, self.lead, purpose="a test", settings=settings)
         except GatewayError:
@@ -172,7 +172,7 @@ class HookedProvider(FakeProvider):
 
 def hooked(folder: Path, gateways: FakeGateways, name: str, relays: Sequence[str] = ()) -> tuple[HookedProvider, Fleet]:
     provider = HookedProvider(name, gateways.control)
-    settings, plan = FleetSettings(plain=True, grows=True), plan_over(relays)
+    settings, plan = FleetSettings(plain=True), plan_over(relays)
     lead = lead_program(gateways)
     return provider, Fleet(provider, FleetJournal(folder), plan, lead, purpose="a test", settings=settings)
 

@@ -73,7 +73,7 @@ class World:
             plan,
             self.binary,
             purpose="a test",
-            settings=FleetSettings(plain=True, grows=True, **settings),
+            settings=FleetSettings(plain=True, **settings),
             meter=self.meter,
         )
         self.fleets.append(fleet)
