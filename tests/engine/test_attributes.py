@@ -49,7 +49,7 @@ def test_tags_are_kept_unless_they_are_replaced() -> None:
     ("place", "message"),
     [
         ("gs://b/a", "Google Cloud Storage does not keep tags of objects: gs://b/a"),
-        ("r2://account/b/a", "R2 has no tags"),
+        ("r2://account/b/a", "R2 does not keep tags of objects: r2://account/b/a"),
         ("/d/a", "a file system does not keep tags of objects: /d/a"),
     ],
 )
