@@ -10,7 +10,7 @@ import psycopg
 
 from testbed.debian import debian_program
 from testbed.postgres import Postgres
-from testbed.servers.process import free_port, spawn, stop_group
+from testbed.servers.process import free_port, spawn, stop_group, wait_until_answering
 from tests.service.server import Server
 
 __all__ = ["balanced", "owner_of"]
@@ -42,8 +42,10 @@ def balanced(ports: Sequence[int], folder: Path) -> Iterator[str]:
     lines = [f"  server s{one} 127.0.0.1:{one}" for one in ports]
     settings.write_text(BALANCER.format(port=port) + "\n".join(lines) + "\n")
     balancer = spawn([haproxy, "-db", "-f", str(settings)], folder)
+    url = f"http://127.0.0.1:{port}"
     try:
-        yield f"http://127.0.0.1:{port}"
+        wait_until_answering(balancer, f"{url}/healthz", folder)
+        yield url
     finally:
         stop_group(balancer)
 
