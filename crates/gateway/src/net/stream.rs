@@ -38,11 +38,22 @@ pub(super) struct ReadSide {
     is_closed: bool,
     /// Where bodies pass on their way to another socket; `None` if they are read.
     pipe: Option<Pipe>,
+    /// False once the kernel has refused a pipe for this connection, so that not every body asks it again.
+    may_splice: bool,
 }
 
 impl ReadSide {
     pub(super) fn new(socket: LinkReader, opener: Option<Opener>) -> Self {
-        Self { socket, opener, arrived: BytesMut::new(), carries_bodies: false, is_closed: false, pipe: None }
+        let may_splice = socket.tcp().is_some();
+        Self {
+            socket,
+            opener,
+            arrived: BytesMut::new(),
+            carries_bodies: false,
+            is_closed: false,
+            pipe: None,
+            may_splice,
+        }
     }
 
     /// Returns whether control frames are in records.
@@ -89,8 +100,9 @@ impl ReadSide {
     /// Lets bodies pass through a pipe from now on, if this is a socket and there is a pipe.
     pub(super) fn begin_splicing(&mut self) {
         let has_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.held() == 0);
-        if !has_pipe {
-            self.pipe = self.socket.tcp().and_then(|_| Pipe::new().ok());
+        if self.may_splice && !has_pipe {
+            self.pipe = Pipe::new().ok();
+            self.may_splice = self.pipe.is_some();
         }
     }
 
@@ -116,6 +128,7 @@ impl ReadSide {
         match moved {
             // This kernel cannot do it.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+                self.may_splice = false;
                 self.end_splicing();
                 Ok(None)
             }
