@@ -3,7 +3,8 @@
 //! A glob is matched part by part, so that nothing but `**` crosses a `/`. All parts that may come next are followed at
 //! once: the time is (parts of the glob) × (parts of the name), whatever the glob.
 
-use super::{BadRule, Selector, build_whole};
+use super::glob::build_whole;
+use super::{BadRule, Selector};
 use crate::lead::pages::{NameRange, NameSpan};
 use globset::GlobMatcher;
 use std::borrow::Cow;
