@@ -48,7 +48,8 @@ async fn fill(
     Ok(())
 }
 
-fn is_file(store: &Arc<dyn Store>) -> bool {
+/// Returns whether the objects of a store are files.
+pub fn is_file(store: &Arc<dyn Store>) -> bool {
     store.url().starts_with("file:")
 }
 

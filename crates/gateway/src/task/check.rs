@@ -6,7 +6,7 @@ use super::{Streams, TaskError, TaskResult, folder_of, no_directory, nothing_in,
 use crate::failure::{counted, object_url};
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::join::{Join, JoinError, Joined, Side};
-use crate::lead::local_sums::decide_reading;
+use crate::lead::local_sums::{decide_reading, is_file};
 use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::reading::{Summing, windows};
@@ -38,6 +38,18 @@ pub(super) enum Rule {
     Stated(Comparison),
     /// The bytes.
     Read,
+}
+
+impl Rule {
+    /// Compares the bytes if `read`, and of two folders where a checksum decides: files state none, and reading them on
+    /// one machine is cheap.
+    pub(super) fn between(sides: &[(Arc<dyn Store>, String); 2], compare: Comparison, read: bool) -> Self {
+        let are_files = sides.iter().all(|(store, _)| is_file(store));
+        match read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum) {
+            true => Self::Read,
+            false => Self::Stated(compare),
+        }
+    }
 }
 
 /// Compares a source with a destination.

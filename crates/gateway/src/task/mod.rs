@@ -1,5 +1,5 @@
-//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `presign`, `check`, `explain`, `doctor`,
-//! `locate`, `cancel`.
+//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `presign`,
+//! `check`, `explain`, `doctor`, `locate`, `cancel`.
 //!
 //! The input is a [`Task`] in JSON. Data goes to stdout, messages to stderr, and the exit code is that of the command
 //! line.
@@ -40,7 +40,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
+use tradewind_contract::{CONTRACT_VERSION, Limits, Outcome, StoreSpec, Task};
 use tradewind_store::{Account, Error, ErrorKind, Skips, Store, Versions};
 
 /// Attempts per request while a user waits for a listing: 1.5 s of pauses if nobody answers. Transfers allow more.
@@ -256,10 +256,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             json,
         } => {
             let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
-            let are_files = sides.iter().all(|(store, _)| store.url().starts_with("file:"));
-            // Files state no checksum; reading them on one machine is cheap.
-            let reads = read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum);
-            let rule = if reads { check::Rule::Read } else { check::Rule::Stated(compare) };
+            let rule = check::Rule::between(&sides, compare, read);
             check::Check { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
                 .run(&filter, streams)
                 .await
