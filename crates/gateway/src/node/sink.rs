@@ -52,7 +52,7 @@ pub struct Sink {
     pub taken: Taken,
     /// The last new bytes that arrived in bodies of a job that deduplicates.
     pub window: Window,
-    /// What it has written.
+    /// Bytes written and saved, for the metrics.
     pub counts: Counts,
     /// Parcels in progress.
     pub tasks: TaskTracker,
