@@ -2,7 +2,8 @@
 
 use crate::http::Client;
 use crate::owner::{Owner, PATIENCE};
-use crate::serve::{Folder, Serving, silent_move};
+use crate::serve::silent_move;
+use crate::serving::{Folder, Serving};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};

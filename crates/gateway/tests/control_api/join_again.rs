@@ -3,7 +3,8 @@
 use crate::credentials::lend;
 use crate::http::Client;
 use crate::owner::{Owner, entry, soon, version};
-use crate::serve::{Folder, Serving, silent_move};
+use crate::serve::silent_move;
+use crate::serving::{Folder, Serving};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! The real owner and real gateways: enrolment in both directions, control through it, renewal, and refused peers.
 
 use crate::http::Client;
-use crate::serve::{Folder, Serving, gateway, run};
+use crate::serving::{Folder, Serving, gateway, run};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

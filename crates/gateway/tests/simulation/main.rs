@@ -3,6 +3,7 @@
 //! Each seed runs in its own process, because the standard library and tokio keep counters for each process. Replay
 //! one with `SIMULATION_SEED=n`, run more with `SIMULATION_SEEDS=10000`, from `SIMULATION_FIRST=n` on.
 
+mod buckets;
 mod interpose;
 mod network;
 mod scenario;

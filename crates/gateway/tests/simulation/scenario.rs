@@ -1,7 +1,7 @@
 //! Derives a scenario from a seed: a job, its gateways and the faults.
 
+use crate::buckets::{Stated, StoreFaults};
 use crate::network::LinkSpec;
-use crate::store::{Stated, StoreFaults};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

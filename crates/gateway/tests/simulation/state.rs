@@ -1,7 +1,7 @@
 //! The state that all parts of a simulated world share: clock, random numbers, due events and trace.
 
+use crate::buckets::Buckets;
 use crate::network::Network;
-use crate::store::Buckets;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};

@@ -4,11 +4,12 @@
 //! its runtime is dropped, with every task at its current await. To freeze it, it is not run; to end the freeze, its
 //! clock is advanced in one step.
 
+use crate::buckets::{Buckets, Object, Oracle, StoreFaults, md5_hex};
 use crate::interpose;
 use crate::network::{HostNetwork, HostPort, Network};
 use crate::scenario::{FAULTS_MS, Fault, Scenario, Work, content};
 use crate::state::{EPOCH_UNIX_MS, HostId, Shared};
-use crate::store::{Buckets, Object, Oracle, SimulatedStores, StoreFaults, md5_hex};
+use crate::store::SimulatedStores;
 use futures::FutureExt;
 use rand::Rng;
 use rand::seq::SliceRandom;
