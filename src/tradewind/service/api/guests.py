@@ -180,6 +180,10 @@ async def exchange(
             await asyncio.sleep(LOOK_S)
     except DeskOver as error:
         raise _over(error) from None
+    except OSError as error:  # The disk of the state folder is full. The client sends the report again.
+        raise ApiProblem(
+            503, f"the service cannot keep this report: {error.strerror}", headers={"Retry-After": "1"}
+        ) from None
     return {"asked": asked, "events": taken}
 
 
