@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from tests.service.server import WAIT_S
-from tradewind.service.limits import PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT
+from tradewind.service.limits import PLAN_BYTES_MAX, PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT
 from tradewind.service.planning import Planning
 from tradewind.service.problems import ApiProblem
 
@@ -77,6 +77,7 @@ def test_a_killed_server_leaves_no_plan_behind(tmp_path: Path) -> None:
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
         found = _eventually(lambda: [Path(f"/proc/{pid}") for pid in children.read_text().split()])
         _eventually(lambda: all(b"planning_child" in (one / "cmdline").read_bytes() for one in found))
+        _eventually(lambda: all(f" {PLAN_BYTES_MAX} " in (one / "limits").read_text() for one in found))
     finally:
         server.kill()
         server.wait()
