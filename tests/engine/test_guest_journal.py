@@ -1,4 +1,4 @@
-"""What a guest that sends reports of its journal."""
+"""Reports of a guest that sends: the uploads of its journal."""
 
 from __future__ import annotations
 

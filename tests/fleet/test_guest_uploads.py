@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.fleet.guest_uploads import KeptUploads, kept_uploads
+from tradewind.fleet.guest_uploads import UPLOADS_MAX, KeptUploads, kept_uploads
 
 
 def lead(kind: str, key: str) -> dict[str, Any]:
@@ -26,7 +26,23 @@ def test_only_keys_of_the_job_are_kept(tmp_path: Path, kind: str, key: str, kept
 def test_an_upload_of_an_earlier_run_keeps_its_time_until_it_is_finished(tmp_path: Path) -> None:
     KeptUploads(str(tmp_path), lead("prefix", ""), 1_000).keep(["a", "b"])
     later = KeptUploads(str(tmp_path), lead("prefix", ""), 2_000)
-    later.keep(["b", "c"])
-    assert kept_uploads(str(tmp_path)) == {"b": 1_000, "c": 2_000}
+    later.keep(["a", "b", "c"])
+    assert kept_uploads(str(tmp_path)) == {"a": 1_000, "b": 1_000, "c": 2_000}
     later.keep([])
     assert kept_uploads(str(tmp_path)) == {}
+
+
+def test_a_host_with_another_journal_hides_no_earlier_upload(tmp_path: Path) -> None:
+    KeptUploads(str(tmp_path), lead("prefix", ""), 1_000).keep(["a", "b"])
+    later = KeptUploads(str(tmp_path), lead("prefix", ""), 2_000)
+    later.keep([])
+    later.keep(["b", "c"])
+    later.keep([])
+    assert kept_uploads(str(tmp_path)) == {"a": 1_000}
+
+
+def test_few_uploads_are_kept_in_all_runs(tmp_path: Path) -> None:
+    for run in range(3):
+        keys = [f"{run}/{number}" for number in range(UPLOADS_MAX // 2)]
+        KeptUploads(str(tmp_path), lead("prefix", ""), run).keep(keys)
+    assert len(kept_uploads(str(tmp_path))) == UPLOADS_MAX

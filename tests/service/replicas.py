@@ -8,28 +8,12 @@ from pathlib import Path
 
 import psycopg
 
-from testbed.debian import debian_program
+from testbed.balancer import start_balancer
 from testbed.postgres import Postgres
-from testbed.servers.process import free_port, spawn, stop_group, wait_until_answering
+from testbed.servers.process import free_port, stop_group, wait_until_answering
 from tests.service.server import Server
 
 __all__ = ["balanced", "owner_of"]
-
-BALANCER = """
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 60s
-  timeout server 60s
-  option redispatch
-  retries 3
-frontend api
-  bind 127.0.0.1:{port}
-  default_backend servers
-backend servers
-  balance roundrobin
-  default-server check inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions
-"""
 
 
 @contextmanager
@@ -38,10 +22,8 @@ def balanced(ports: Sequence[int], folder: Path) -> Iterator[str]:
 
     Raises InstallError.
     """
-    haproxy, port, settings = debian_program("haproxy"), free_port(), folder / "haproxy.cfg"
-    lines = [f"  server s{one} 127.0.0.1:{one}" for one in ports]
-    settings.write_text(BALANCER.format(port=port) + "\n".join(lines) + "\n")
-    balancer = spawn([haproxy, "-db", "-f", str(settings)], folder)
+    port = free_port()
+    balancer = start_balancer(port, ports, folder)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until_answering(balancer, f"{url}/healthz", folder)

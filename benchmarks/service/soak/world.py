@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.service.soak.receiver import Receiver
-from testbed.debian import debian_program
+from testbed.balancer import start_balancer
 from testbed.postgres import Postgres
 from testbed.s3 import S3, S3Error
 from testbed.servers.install import go_program
@@ -40,23 +40,6 @@ SMALL_BYTES, STATE_BYTES = 48 << 20, 512 << 20
 START_S = 300.0
 LOOK_S = 0.2
 CLONE_NEWNS = 0x0002_0000
-BALANCER = """
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout check 2s
-  timeout client 20s
-  timeout server 20s
-  option redispatch
-  retries 3
-frontend api
-  bind 127.0.0.1:{port}
-  default_backend servers
-backend servers
-  balance roundrobin
-  option httpchk GET /readyz
-  default-server check inter 300ms fall 2 rise 1 on-marked-down shutdown-sessions
-"""
 
 
 class StoreServer:
@@ -190,10 +173,7 @@ class SoakWorld:
             Replica(name, one, [*base, "--listen", f"127.0.0.1:{one}"], self.folder, environment)
             for name, one in zip("abc", ports, strict=True)
         ]
-        settings = self.folder / "haproxy.cfg"
-        lines = [f"  server s{one} 127.0.0.1:{one}" for one in ports]
-        settings.write_text(BALANCER.format(port=port) + "\n".join(lines) + "\n")
-        balancer = spawn([debian_program("haproxy"), "-db", "-f", str(settings)], self.folder)
+        balancer = start_balancer(port, ports, self.folder, probe="/readyz", idle_s=20, interval_ms=300, fall=2)
         self._undo.callback(stop_group, balancer)
         self.url = f"http://127.0.0.1:{port}"
         self.first_url = f"http://127.0.0.1:{ports[0]}"

@@ -66,14 +66,14 @@ def run(args: Namespace) -> int:
     if args.action == "margins":
         if name := next((name for name, number in size.items() if number is not None), None):
             raise UsageError(f"--{name} is only for market simulate", hint="leave it out")
-        from tradewind.engine.market import market_margins
+        from tradewind.engine.market import market_margins, market_scene
 
-        return _show(args, market_margins(**_given(prices)))
-    from tradewind.engine.market import simulate_market, simulate_seeds
+        return _show(args, market_margins(market_scene(**_given(prices))))
+    from tradewind.engine.market import market_scene, simulate_market, simulate_seeds
 
-    if args.seeds is not None:
-        return _show(args, simulate_seeds(**{"seed": DEFAULT_SEED, **_given(size | prices)}))
-    return _show(args, simulate_market(**{"seed": DEFAULT_SEED, **_given(size | prices)}))
+    seeds = size.pop("seeds")
+    scene = market_scene(**{"seed": DEFAULT_SEED, **_given(size | prices)})
+    return _show(args, simulate_market(scene) if seeds is None else simulate_seeds(scene, seeds))
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

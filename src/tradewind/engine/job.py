@@ -73,8 +73,11 @@ class Job:
 
     @property
     def recorded_bytes(self) -> int | None:
-        """Bytes of all runs that no later run sends again, by the lead's journal; None if it cannot be read."""
-        return recorded_bytes(self.folder)
+        """Bytes of all runs that no later run sends again, by the lead's journal; None if it cannot be read.
+
+        None for a cancelled job: its journal lacks the uploads that were aborted.
+        """
+        return None if self.state == "cancelled" else recorded_bytes(self.folder)
 
     @property
     def ledger(self) -> Ledger:

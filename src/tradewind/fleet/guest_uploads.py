@@ -14,10 +14,12 @@ from typing import Any
 
 from tradewind.model.files import open_private
 
-__all__ = ["UPLOADS_FILE", "KeptUploads", "kept_uploads"]
+__all__ = ["UPLOADS_FILE", "UPLOADS_MAX", "KeptUploads", "kept_uploads"]
 
 #: File in the job's folder: for each key, the time since which the store may have an upload [Unix ms].
 UPLOADS_FILE = "uploads.json"
+#: Maximum number of keys that are kept. A report has at most as many.
+UPLOADS_MAX = 1_000
 
 
 def kept_uploads(folder: str) -> dict[str, int]:
@@ -41,10 +43,19 @@ class KeptUploads:
         self._key: str = lead["targets"][0]["key"]
         self._is_object = lead["selection"]["kind"] == "object"
         self._kept = kept_uploads(folder)
+        #: Keys of earlier runs that this one has not reported: the guest may have another journal now.
+        self._earlier = set(self._kept)
 
     def keep(self, keys: Collection[str]) -> None:
-        """Replace the keys by those that the guest reports now, as far as the job may write them. Raises OSError."""
+        """Replace the keys by those that the guest reports now, as far as the job may write them. Raises OSError.
+
+        Those of earlier runs stay, at most UPLOADS_MAX with the new ones, until this run reports them: then it knows of
+        them, and their end.
+        """
+        self._earlier -= set(keys)
         now = {key: self._kept.get(key, self._began_unix_ms) for key in keys if self._may_be_written(key)}
+        for key in sorted(self._earlier)[: max(0, UPLOADS_MAX - len(now))]:
+            now[key] = self._kept[key]
         if now == self._kept:
             return
         fresh = f"{self._path}.new"

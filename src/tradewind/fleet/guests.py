@@ -150,7 +150,7 @@ class GuestDesk:
         """Take what the client says, and return how many of its events were taken so far.
 
         `first` is the number of events before `events`; `uploads` are the keys of all its unfinished uploads, if they
-        have changed. Raises DeskOver.
+        have changed. Raises DeskOver; OSError if the end of the run cannot be kept: then it was not taken.
         """
         if self._meter is not None and any(json.loads(line)["event"] == "done" for line in events):
             self._meter.count()
@@ -171,9 +171,9 @@ class GuestDesk:
 
     def _take(self, events: Sequence[bytes]) -> None:
         for line in events[: max(0, EVENTS_HELD_MAX - len(self._events))]:
-            self._received += 1
             if self._summary is None:
                 self._events.append(self._seen(line))
+            self._received += 1
 
     def asked(self, session: str) -> list[dict[str, Any]]:
         """Return the requests that the client has not answered. Raises DeskOver."""
@@ -301,11 +301,14 @@ class GuestDesk:
             if self._summary is None and self._ending is None:
                 message = "the host has sent more than the ceiling on bytes allows"
                 last = {"event": "done", "outcome": "ceiling", "message": message, "progress": self._progress}
-                self._events.append(self._seen(json.dumps(last).encode() + b"\n"))
+                self._events.append(self._seen(json.dumps(last).encode() + b"\n", must_be_kept=False))
                 self._changed.notify_all()
 
-    def _seen(self, line: bytes) -> bytes:
-        """Return an event with counts that are at least the sink's, and keep the job's status by it."""
+    def _seen(self, line: bytes, *, must_be_kept: bool = True) -> bytes:
+        """Return an event with counts that are at least the sink's, and keep the job's status by it.
+
+        Raises OSError if the last event cannot be kept, as on a full disk, but must be: the job is charged by it.
+        """
         document = json.loads(line)
         is_done = document["event"] == "done"
         if not is_done and document["event"] != "progress":
@@ -315,7 +318,12 @@ class GuestDesk:
         if is_done:
             self._summary = {name: each for name, each in document.items() if name != "event"}
         if is_done or time.monotonic() >= self._status_s:
-            self._write_status()
+            try:
+                self._write_status()
+            except OSError:
+                if is_done and must_be_kept:
+                    self._summary = None
+                    raise
         named = {"event": document["event"]}
         seen = {**document, "progress": self._progress} if is_done else {**named, **self._progress}
         return json.dumps(seen, ensure_ascii=False).encode() + b"\n"

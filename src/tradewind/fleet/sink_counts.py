@@ -1,4 +1,4 @@
-"""What the sink of a job has written by its own count, where the lead is on the host of somebody else.
+"""Bytes that the sink of a job has written by its own count, where the lead is on the host of somebody else.
 
 A lead counts the bytes that it has sent, and a job is charged by that. A guest may run another program than ours, so
 its counts are raised to those of the sink, which is the service's own.

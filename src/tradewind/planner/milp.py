@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import atexit
 import enum
-import fcntl
 import math
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -27,6 +25,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from tradewind.model.life_pipe import end_when_closed
 from tradewind.model.records import dataclass
 from tradewind.planner.budget import WORK_PER_CPU_S, checks_work, search_work
 from tradewind.planner.linear import MilpModel, load, quiet_highs
@@ -229,23 +228,12 @@ def serve_child(line_fd: str, life_fd: str) -> None:
     """Run the main loop of a child: solve the models that arrive on the pipe, until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and ends the child
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _die_when_closed(int(life_fd))
+    end_when_closed(int(life_fd))
     with Connection(int(line_fd)) as line, suppress(EOFError, OSError):
         while True:
             model, start, limits = line.recv()
             _limit_cpu(limits.cpu_s)
             line.send(solve_milp(model, start, limits, line.send))
-
-
-def _die_when_closed(fd: int) -> None:
-    """Have the kernel send SIGIO, which ends a process, when the parent's end of a pipe closes."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-    watch = select.poll()
-    watch.register(fd, 0)
-    if watch.poll(0):  # the pipe closed before
-        sys.exit(0)
 
 
 def _limit_cpu(cpu_s: float) -> None:

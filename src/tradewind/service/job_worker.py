@@ -198,13 +198,15 @@ class JobWorker:
         except LeaseLost:
             return True
 
-    def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
-        """Record the end of a job, with its receipt."""
+    def _end(
+        self, row: JobRow, lease: JobLease, state: str, *, recorded_bytes: int | None = None, **fields: Any
+    ) -> None:
+        """Record the end of a job, with its receipt. `recorded_bytes` are those of a journal that has been emptied."""
         found = self._found(self._queue.find(row.id) or row, lease)
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
-        text = None if found is None else _last_receipt(row, state, found)
+        text = None if found is None else _last_receipt(row, state, found, recorded_bytes)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
     def _end_machines(self, row: JobRow, job: Job | None) -> None:
@@ -384,6 +386,7 @@ class JobWorker:
         except UsageError as error:
             self._end(row, lease, "cancelled", error=f"its unfinished uploads stay: {error}")
             return
+        recorded_bytes = None if found is None else found.recorded_bytes
         try:
             if found is not None and found.state != "cancelled":
                 found.cancel(None if use is None else use.credentials)
@@ -396,7 +399,7 @@ class JobWorker:
             _LOG.warning("job %s: cancelling: %s", row.id, error)
             self._closing.wait(RETRY_PAUSE_S)
             return
-        self._end(row, lease, "cancelled")
+        self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
 
 
 def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
@@ -407,9 +410,10 @@ def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
     return {"moved_bytes": moved_bytes, "receipt": _last_receipt(row, state, found)}
 
 
-def _last_receipt(row: JobRow, state: str, found: Job) -> str:
-    """Return the receipt of a run that has ended, by which it is charged."""
-    return json.dumps({**public_receipt(row, state, found.receipt()), "recorded_bytes": found.recorded_bytes})
+def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | None = None) -> str:
+    """Return the receipt of a run that has ended, by which it is charged. `recorded_bytes` are those of its journal."""
+    recorded = found.recorded_bytes if recorded_bytes is None else recorded_bytes
+    return json.dumps({**public_receipt(row, state, found.receipt()), "recorded_bytes": recorded})
 
 
 def _space_text(error: TradewindError | OSError) -> str:

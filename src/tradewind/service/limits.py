@@ -176,6 +176,8 @@ PLANS_AT_ONCE_PER_TENANT = 1
 PLANS_WAITING_MAX, PLANS_WAITING_PER_TENANT = 8, 2
 #: Time for one plan [s]; then it is answered 503.
 PLAN_S_MAX = 300.0
+#: Memory of a process that plans; it takes some 120 MiB.
+PLAN_BYTES_MAX = 1 << 30
 #: Largest volume of a plan [GB]: an exabyte.
 VOLUME_GB_MAX = 1e9
 #: Hours ahead for which tenants may bid; a later one is answered 409.

@@ -16,7 +16,7 @@ import json
 import logging
 import ssl
 from functools import lru_cache
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException, HTTPSConnection, IncompleteRead
 from typing import Any
 
 from fastapi import Response
@@ -69,6 +69,8 @@ class Peer:
             connection.request("POST", path, json.dumps(body).encode(), headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read(BODY_BYTES_MAX)
+            if answer.length:  # Reading a limited length reports no end within the answer.
+                raise IncompleteRead(content, answer.length)
             passed = {name: answer.headers[name] for name in PASSED_HEADERS if name in answer.headers}
         except (OSError, HTTPException) as error:
             # It may have just ended. The next request finds the server that has adopted the job.

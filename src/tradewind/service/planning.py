@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -86,12 +87,20 @@ class Planning:
             self._waiting += Counter()
 
     def _answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        command = [sys.executable, "-m", "tradewind.service.planning_child", self._state_dir]
+        life, ours = os.pipe()
+        try:
+            with open(ours, "wb"):  # The child ends when it closes, also if this server is killed.
+                return self._answer_of_child(question, life)
+        finally:
+            os.close(life)
+
+    def _answer_of_child(self, question: Mapping[str, Any], life: int) -> dict[str, Any]:
+        command = [sys.executable, "-m", "tradewind.service.planning_child", self._state_dir, str(life)]
         pipe = subprocess.PIPE
         with self._changed:
             if self._is_closed:
                 raise _unanswered()
-            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=(life,))
             self._processes.add(process)
         try:
             with process:

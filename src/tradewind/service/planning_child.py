@@ -1,18 +1,21 @@
-"""`python -m tradewind.service.planning_child`: plans one transfer for `/v1/frontier` and `/v1/plan`.
+"""`python -m tradewind.service.planning_child STATE FD`: plans one transfer for `/v1/frontier` and `/v1/plan`.
 
 A plan computes for seconds. In a process of its own, with a lower priority, it does not delay the server's answers, and
-it is ended at its time limit. It reads the question as JSON from standard input, and writes the answer as JSON to
-standard output.
+it is ended at its time limit, and when the server's end of the pipe `FD` closes. Its memory is limited. It reads the
+question as JSON from standard input, and writes the answer as JSON to standard output.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from typing import Any
 
 from tradewind.errors import TradewindError, UsageError
+from tradewind.model.life_pipe import end_when_closed
+from tradewind.service.limits import PLAN_BYTES_MAX
 
 __all__ = ["main"]
 
@@ -24,7 +27,10 @@ DIGITS = 9
 
 def main() -> int:
     """Answer one question."""
+    end_when_closed(int(sys.argv[2]))
     os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (PLAN_BYTES_MAX, PLAN_BYTES_MAX))
     try:
         answer = _answer(sys.argv[1], json.load(sys.stdin))
     except TradewindError as error:

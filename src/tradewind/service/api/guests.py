@@ -13,6 +13,7 @@ import time
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tradewind.fleet.guests import DeskOver, DeskTaken, GuestDesk, desk_of
@@ -123,36 +124,15 @@ class GuestRequests(BaseModel):
 
 
 @router.post("/{job_id}/guest", status_code=201, response_model=GuestView)
-def claim(
+async def claim(
     job_id: JobId, body: GuestClaim, request: Request, response: Response, sender: Sender = WRITE
 ) -> Response | dict[str, Any]:
     """Become the guest of the present run of a job. Only the first request of a run gets the join document."""
-    row = request.app.state.service.queue.get(sender.tenant, job_id)
-    peer = _peer(request, row)
-    if peer is not None:
-        return _passed_on(peer, request, body)
-    desk = _desk(request, row)
-    try:
-        session = desk.claim(body.earlier)
-    except DeskTaken as error:
-        raise ApiProblem(409, str(error)) from None
-    except DeskOver as error:
-        raise _over(error) from None
-    with request.app.state.service.database.write() as connection:
-        record_change(connection, sender.tenant, sender.token, "job.join", job_id)
+    row, passed = await _row_here(job_id, body, request, sender)
     response.headers["Cache-Control"] = "no-store"
-    join = desk.join
-    return {
-        "session": session,
-        "join": {
-            "fleet": join.fleet_id,
-            "name": join.name,
-            "token_hex": join.token.hex,
-            "expires_unix_s": join.token.expires_unix_s,
-            "ca_pem": join.ca_pem,
-            "owner": join.owner,
-        },
-    }
+    if passed is not None:
+        return passed
+    return await run_in_threadpool(_claimed, row, body.earlier, request, sender)
 
 
 @router.post("/{job_id}/guest/exchange", response_model=GuestRequests)
@@ -160,13 +140,9 @@ async def exchange(
     job_id: JobId, body: GuestReport, request: Request, sender: Sender = WRITE
 ) -> Response | dict[str, Any]:
     """Say what the guest's gateway does, and return what it is asked to do."""
-    service = request.app.state.service
-    # The row was read when the desk was claimed; the session shows that this is the same client.
-    row = await asyncio.to_thread(service.queue.get, sender.tenant, job_id)
-    peer = await asyncio.to_thread(_peer, request, row)
-    if peer is not None:
-        passing = asyncio.get_running_loop().run_in_executor(service.passing, _passed_on, peer, request, body)
-        return await passing
+    row, passed = await _row_here(job_id, body, request, sender)
+    if passed is not None:
+        return passed
     desk = _desk(request, row)
     events = [_event(line) for line in body.events]
     answers = {answer.number: answer.model_dump(exclude={"number"}) for answer in body.answers}
@@ -180,7 +156,48 @@ async def exchange(
             await asyncio.sleep(LOOK_S)
     except DeskOver as error:
         raise _over(error) from None
+    except OSError as error:  # The disk of the state folder is full. The client sends the report again.
+        raise ApiProblem(
+            503, f"the service cannot keep this report: {error.strerror}", headers={"Retry-After": "1"}
+        ) from None
     return {"asked": asked, "events": taken}
+
+
+async def _row_here(job_id: str, body: BaseModel, request: Request, sender: Sender) -> tuple[JobRow, Response | None]:
+    """Return a job, and if another server runs it, that server's answer to the request. Raises ApiProblem 404, 503.
+
+    A server that does not answer takes time. It uses threads of its own, not those that answer all requests.
+    """
+    service = request.app.state.service
+    row = await asyncio.to_thread(service.queue.get, sender.tenant, job_id)
+    peer = await asyncio.to_thread(_peer, request, row)
+    if peer is None:
+        return row, None
+    return row, await asyncio.get_running_loop().run_in_executor(service.passing, _passed_on, peer, request, body)
+
+
+def _claimed(row: JobRow, earlier: str | None, request: Request, sender: Sender) -> dict[str, Any]:
+    desk = _desk(request, row)
+    try:
+        session = desk.claim(earlier)
+    except DeskTaken as error:
+        raise ApiProblem(409, str(error)) from None
+    except DeskOver as error:
+        raise _over(error) from None
+    with request.app.state.service.database.write() as connection:
+        record_change(connection, sender.tenant, sender.token, "job.join", row.id)
+    join = desk.join
+    return {
+        "session": session,
+        "join": {
+            "fleet": join.fleet_id,
+            "name": join.name,
+            "token_hex": join.token.hex,
+            "expires_unix_s": join.token.expires_unix_s,
+            "ca_pem": join.ca_pem,
+            "owner": join.owner,
+        },
+    }
 
 
 def _event(line: str) -> bytes:

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from tradewind.engine.market import EXTRA_NODES_MAX, MACHINE_USD_PER_HOUR, OUTBOUND_USD_PER_GB, market_margins
+from tradewind.engine.market import (
+    EXTRA_NODES_MAX,
+    MACHINE_USD_PER_HOUR,
+    OUTBOUND_USD_PER_GB,
+    market_margins,
+    market_scene,
+)
 from tradewind.market.energy import energy_ratio
 from tradewind.market.margins import PAPER_RATIOS, margin
 from tradewind.market.money import exact
@@ -61,9 +67,10 @@ def market(
     The utilisation is running and waiting jobs over `--jobs`. The price is null where the margin is empty.
     """
     service = request.app.state.service
-    report = market_margins(
+    scene = market_scene(
         extra_nodes=extra_nodes, machine_usd_per_hour=machine_usd_per_hour, outbound_usd_per_gb=outbound_usd_per_gb
-    ).document()
+    )
+    report = market_margins(scene).document()
     counts = service.queue.count_by_state()
     running, slots = sum(counts[state] for state in ACTIVE), service.settings.jobs_max
     utilisation = Fraction(running + counts["waiting"], slots)

@@ -31,6 +31,11 @@ def upgrade() -> None:
         sa.Column("revoked_unix_ms", sa.BigInteger),
     )
     op.create_index("tokens_of_tenant", "tokens", ["tenant", "id"])
+    _make_jobs()
+    _make_audit()
+
+
+def _make_jobs() -> None:
     op.create_table(
         "jobs",
         sa.Column("id", ID, primary_key=True),
@@ -62,6 +67,9 @@ def upgrade() -> None:
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("reason", sa.Text),
     )
+
+
+def _make_audit() -> None:
     op.create_table(
         "audit",
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
