@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.planner.test_network_tiers import SINK, SOURCE, VOLUME_GB, tiered_world
 from tradewind.engine.ground import fixed_tiers
-from tradewind.engine.launch_spec import plan_prices
+from tradewind.engine.launch_spec import plan_prices, planned_launch
 from tradewind.engine.learning import RouteWatch, samples_of
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.rates import SlowRoutes
 from tradewind.engine.replan import PlanRequest, TransferState, as_seen, mixed_regions, observed_links, revise_plan
+from tradewind.engine.request import Options
 from tradewind.engine.sending_tiers import running_tiers
-from tradewind.engine.stored import changed_prices, plan_document, plan_from_document
+from tradewind.engine.stored import (
+    KeptProposal,
+    KeptRequest,
+    ProposalStore,
+    changed_prices,
+    plan_document,
+    plan_from_document,
+)
 from tradewind.fleet.orders import Orders
 from tradewind.fleet.settings import FleetSettings
 from tradewind.model.catalog import Catalog, Grid
@@ -31,6 +41,7 @@ from tradewind.model.sites import Cloud, Sites
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 from tradewind.render.words import explain_lines, plan_lines
+from tradewind.state.database import Database
 
 DEAR = 7.0
 CLOUDS = (
@@ -209,6 +220,28 @@ def test_machines_of_a_mixed_region_are_ordered_in_their_tiers() -> None:
     tier_of = {order.name: order.network.network_tier for order in orders}
     assert tier_of["p-r0-1"] == "premium" and tier_of["p-r0-standard-1"] == "standard"
     assert plan_from_document(plan_document(plan)) == plan
+
+
+def test_a_mixed_plan_of_an_older_version_is_read_back(tmp_path: Path) -> None:
+    """Its routes named only the tier of the source's machines."""
+    catalog = tiered_world(MIXED_SEED)
+    plan = mixed_plan(catalog)
+    database = Database(str(tmp_path))
+    proposals = ProposalStore(database)
+    question = PlanRequest(catalog, SOURCE, SINK, Fastest(), PlanningLimits(), 1 << 24, 1.0, None, 7)
+    options, launch = Options(), planned_launch(plan, {"kind": "sky", "sky": "/x"}, plan_request=question)
+    request = KeptRequest(("/a",), ("/b",), options, "cp", None, None, None, None, None, None, None, replan=False)
+    proposals.save("p-1", KeptProposal(request, options, launch, None, None, ()))
+    proposal = json.loads(database.row("SELECT document FROM proposals", ())[0])  # type: ignore[index]
+    document = json.loads(plan_document(plan))
+    for kept in (document, proposal["launch"]["plan"]):
+        for route in kept["overlay"]["routes"]:
+            first, *others = route.pop("network_tiers")
+            assert not any(others)
+            route["network_tier"] = first
+    database.write("UPDATE proposals SET document = ?", (json.dumps(proposal),))
+    assert plan_from_document(json.dumps(document)) == plan
+    assert proposals.load("p-1").launch.plan == plan
 
 
 def test_the_ledger_charges_each_tier_of_a_mixed_region() -> None:

@@ -117,6 +117,7 @@ def test_a_proposal_from_before_there_were_warm_fleets_is_read(store: ProposalSt
     document["launch"].pop("warm", None)
     for name in ("keeping", "states_prices"):
         document["launch"]["settings"].pop(name, None)
+    document["launch"]["settings"] |= {"heals": True, "grows": False}  # Settings that are not needed any more.
     store._database.write("UPDATE proposals SET document = ?", (json.dumps(document),))
     assert store.load("p-1").launch == local_launch()
 

@@ -81,10 +81,7 @@ def declare(library: Any) -> SimpleNamespace:
             super().__init__("undeclared")
             self.note = "free"
 
-    return SimpleNamespace(
-        Plain=Plain, Slotted=Slotted, Longer=Longer, Mutable=Mutable, Ordered=Ordered, Named=Named,
-        Identity=Identity, Own=Own, Undeclared=Undeclared,
-    )  # fmt: skip
+    return SimpleNamespace(**{name: made for name, made in locals().items() if isinstance(made, type)})
 
 
 def refused(action: Callable[[], Any]) -> str:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tradewind.cli.main import main
+from tradewind.render.plans import MulticastPlan, TransferFrontier
 
 NAMES = ("a:source", "a:hub", "b:one", "b:two")
 
@@ -117,6 +118,23 @@ def test_explain_and_frontier_in_words(tmp_path: Path, capsys: pytest.CaptureFix
     assert "10% more money: " in out
     assert "frontier: each line is one set of machines" in out
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_the_plan_is_printed_before_its_frontier_is_traced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced, before = MulticastPlan.frontier, []
+
+    def frontier(plan: MulticastPlan) -> TransferFrontier:
+        before.append(capsys.readouterr().out)
+        return traced(plan)
+
+    monkeypatch.setattr(MulticastPlan, "frontier", frontier)
+    path = problem(tmp_path, vm_limit=1, goal={"max_cost_usd": 3})
+    assert main(["plan", "--problem", str(path), "--frontier"]) == 0
+    (shown,) = before
+    assert "one plan, shared links" in shown
+    assert capsys.readouterr().out.startswith("\n  frontier: ")
 
 
 def test_explain_and_frontier_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,11 +191,13 @@ def run(args: Namespace) -> int:
         return error.exit_code
     if args.topology_file and not isinstance(plan, MulticastPlan):
         _write_topology(args.topology_file, plan)
+    if not args.json:
+        _show(args, plan)
     frontier = plan.frontier() if args.frontier or args.plot else None
     if args.json:
         print(json.dumps(_document(args, plan, frontier)))
-    else:
-        _show(args, plan, frontier)
+    elif args.frontier and frontier is not None:
+        _show_frontier(frontier)
     if args.plot:
         _draw(args.plot, plan, frontier)
     return 0
@@ -328,7 +330,8 @@ def _document(
     return document
 
 
-def _show(args: Namespace, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
+def _show(args: Namespace, plan: TransferPlan | MulticastPlan) -> None:
+    """Print the plan at once: a frontier may take minutes."""
     from shutil import get_terminal_size
 
     from tradewind.render import words
@@ -338,9 +341,14 @@ def _show(args: Namespace, plan: TransferPlan | MulticastPlan, frontier: Transfe
     if args.explain:
         lines += words.explain_lines(plan.overlay, plan.would_help(), columns, catalog=plan.transfer.catalog)
     lines += comparison
-    if args.frontier and frontier is not None:
-        lines += words.frontier_lines(frontier.frontier)
     print("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _show_frontier(frontier: TransferFrontier) -> None:
+    from tradewind.render import words
+
+    print("\n".join(words.frontier_lines(frontier.frontier)))
     sys.stdout.flush()
 
 

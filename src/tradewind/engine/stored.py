@@ -152,6 +152,7 @@ class ProposalStore:
             request = document["launch"].get("plan_request")
             if request is not None:
                 request["catalog"] = parse_json(zlib.decompress(found[1]))
+            _update_routes(document["launch"].get("plan"))
         except (AttributeError, KeyError, TypeError, zlib.error) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return _codec(request).decode(KeptProposal, document)
@@ -165,7 +166,18 @@ def plan_document(plan: Plan) -> str:
 def plan_from_document(text: str) -> Plan:
     """Return the plan of `plan_document`. Raises ValueError, TopologyError."""
     document = parse_json(text)
+    _update_routes(document)
     return _codec(document.get("overlay") if isinstance(document, dict) else None).decode(Plan, document)
+
+
+def _update_routes(plan: Any) -> None:
+    """Rewrite the routes of an older version, which named only the network tier of the source's machines."""
+    overlay = plan.get("overlay") if isinstance(plan, dict) else None
+    routes = overlay.get("routes") if isinstance(overlay, dict) else None
+    for route in routes if isinstance(routes, list) else ():
+        regions = route.get("regions") if isinstance(route, dict) else None
+        if isinstance(regions, list) and route.get("network_tier") is not None:
+            route["network_tiers"] = [route.pop("network_tier"), *(None for _ in regions[1:])]
 
 
 def recorded_plan(store: JobStore, record: JobRecord, *, latest: bool = False) -> Plan:

@@ -122,14 +122,6 @@ class DistributionTree:
             made[region] = max(made.get(region, 0), count + (region in destinations))
         return {region: count for region, count in made.items() if count > 1}
 
-    def path_to(self, destination: Region) -> tuple[Region, ...]:
-        """Return the regions from the source to one destination."""
-        before = {end: start for start, end in self.pooled_hops}
-        path = [next(end for end in before if end[0] == destination)]
-        while path[-1] in before:
-            path.append(before[path[-1]])
-        return tuple(region for region, _ in reversed(path))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:

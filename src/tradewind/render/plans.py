@@ -43,7 +43,7 @@ from tradewind.render.words import explain_lines, frontier_lines, plan_lines
 __all__ = ["MulticastPlan", "TransferFrontier", "TransferPlan", "trace"]
 
 FRONTIER_SOLVES_MAX = 32
-"""Maximum solves for a frontier to one destination: a few seconds."""
+"""Maximum solves for a frontier to one destination: up to some 20 CPU-s for the packaged catalog."""
 TREE_FRONTIER_SOLVES_MAX = 16
 FRONTIER_SOLVE_S = 5.0
 """A complete frontier of the whole catalog may take minutes to prove; unproven pieces are marked."""
@@ -103,7 +103,8 @@ class _Planned(ABC, Generic[OverlayT]):
     def plot(self, path: str | os.PathLike[str] | None = None, *, frontier: TransferFrontier | None = None) -> Picture:
         """Draw map and frontier; write them to `path` (`.svg`, or `.png` with the extra `plot`) if it is given.
 
-        `frontier` is an earlier result of `frontier()`; without it the frontier is traced now, which may take seconds.
+        `frontier` is an earlier result of `frontier()`; without it the frontier is traced now, which may take
+        minutes for several destinations.
 
         Raises:
             UsageError: another suffix, PNG without the extra, or a file that cannot be written.

@@ -19,7 +19,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
-from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
+from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.money_tables import accounts
 from tradewind.service.problems import ApiProblem
@@ -204,12 +204,6 @@ class JobQueue:
             query = query.where(jobs.c.id < before)
         if state is not None:
             query = query.where(jobs.c.state == state)
-        with self._database.read() as connection:
-            return [_row(row) for row in connection.execute(query).mappings()]
-
-    def in_states(self, *states: str, limit: int = PASS_JOBS_MAX) -> list[JobRow]:
-        """Return the oldest jobs in these states, oldest first."""
-        query = select(*_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.id).limit(limit)
         with self._database.read() as connection:
             return [_row(row) for row in connection.execute(query).mappings()]
 
