@@ -1,4 +1,4 @@
-"""The plots of the measured figures, with the spread over the rounds as bands and marks."""
+"""The plots of the measured figures by file name, with the spread over the rounds as bands and marks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,8 @@ HEADROOM = 1.2
 """Ratio of a bar plot's upper limit to the highest bar."""
 
 
-def plots_of(figure: str, rows: Sequence[Row]) -> dict[str, str]:
-    """Return the plots of a figure by file name."""
-    return {
-        "fig4": _routes,
-        "fig5": _types,
-        "fig7": _options,
-        "fig8": _concurrency,
-        "fig9": _load,
-        "fig10": _volumes,
-    }[figure](rows)
-
-
-def _routes(rows: Sequence[Row]) -> dict[str, str]:
+def routes(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw rate and variation over the number of routes."""
     limit = (world.ROUTE_MBPS * world.AGGREGATE, "mean of the pool")
     names = {"small destination": run.MULTI_ROUTE, "xlarge destination": run.SMALL_TO_LARGE}
     rate = Frame("Fig. 4: rate over routes", "routes, with the direct one", RATE, limit=limit)
@@ -37,31 +26,36 @@ def _routes(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _types(rows: Sequence[Row]) -> dict[str, str]:
+def types(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw the rate by types of machines."""
     names = [f"{sender} to {receiver}" for sender in world.TYPES for receiver in world.TYPES]
     found = {name: rate_mbps(rows_at(rows, name, run.TYPED_NODES)) for name in names}
     return {"taas-fig5.svg": _bars("Fig. 5: rate by types of machines", found)}
 
 
-def _options(rows: Sequence[Row]) -> dict[str, str]:
+def options(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw the rate by option."""
     found = {name: rate_mbps(rows_at(rows, name, 0)) for name in run.OPTIONS}
     return {"taas-fig7.svg": _bars("Fig. 7: rate by option", found)}
 
 
-def _concurrency(rows: Sequence[Row]) -> dict[str, str]:
+def concurrency(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw the rate of an application over the number of applications."""
     names = {name: name for name in (run.ASYMMETRIC, run.SYMMETRIC, run.OWN_NODE)}
     frame = Frame("Fig. 8: rate of an application", "applications", RATE)
     return {"taas-fig8.svg": _lines(frame, run.APPLICATIONS, names, rows, rate_mbps)}
 
 
-def _load(rows: Sequence[Row]) -> dict[str, str]:
+def load(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw the rate by load of the user's nodes."""
     found = {
         name: rate_mbps(rows_at(rows, run.MULTI_ROUTE, share)) for name, share in zip(LOADS, run.SHARES, strict=True)
     }
     return {"taas-fig9.svg": _bars("Fig. 9: rate by load of the extra nodes", found)}
 
 
-def _volumes(rows: Sequence[Row]) -> dict[str, str]:
+def volumes(rows: Sequence[Row]) -> dict[str, str]:
+    """Draw the time over the volume."""
     names = {name: name for name in run.OPTIONS}
     frame = Frame("Fig. 10: time over volume", "volume of the paper [GB]", "seconds")
     return {"taas-fig10.svg": _lines(frame, run.VOLUMES_GB, names, rows, elapsed_s)}

@@ -20,19 +20,20 @@ VARIATION = "variation of 1 s rates"
 def page_of(rows: Sequence[Row]) -> Page:
     """Return the page of the figures that have rows."""
     by_figure = {name: [row for row in rows if row["figure"] == name] for name in run.FIGURES}
-    sections = {
-        "fig4": _routes,
-        "fig5": _types,
-        "fig7": _options,
-        "fig8": _concurrency,
-        "fig9": _load,
-        "fig10": _volumes,
+    makers = {
+        "fig4": (_routes, drawings.routes),
+        "fig5": (_types, drawings.types),
+        "fig7": (_options, drawings.options),
+        "fig8": (_concurrency, drawings.concurrency),
+        "fig9": (_load, drawings.load),
+        "fig10": (_volumes, drawings.volumes),
     }
     parts, plots = [_head(rows)], dict[str, str]()
     for name, found in by_figure.items():
         if found:
-            parts.append("\n".join([*sections[name](found), ""]))
-            plots |= drawings.plots_of(name, found)
+            section, plots_of = makers[name]
+            parts.append("\n".join([*section(found), ""]))
+            plots |= plots_of(found)
     if times := _times(by_figure["fig10"]):
         parts.append("\n".join([*price_section(times), ""]))
         plots |= price_plots(times)
@@ -57,7 +58,7 @@ def _head(rows: Sequence[Row]) -> str:
         f"Rounds: {rounds}. A run during which the emulator was late does not count. "
         f"A run of Figs. 4 to 9 has at least {fewest_windows([row for row in rows if row['figure'] != 'fig10'])} "
         "windows of 1 s for each application. Figures are the mean of the rounds ± their standard deviation; bands "
-        "and marks of the plots are the same."
+        "and marks of the plots show the same."
     )
     if loads:
         said += f" Other work kept the host busy: its load was {min(loads):.0f} to {max(loads):.0f}."

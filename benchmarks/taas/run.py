@@ -33,7 +33,7 @@ END_TO_END, MULTI_ROUTE = "end to end", "multi-route"
 ASYMMETRIC, SYMMETRIC, OWN_NODE = "service, asymmetric", "service, symmetric", "service, one node each"
 SMALL_TO_LARGE = "small to xlarge"
 OPTIONS = (END_TO_END, MULTI_ROUTE, ASYMMETRIC, SYMMETRIC)
-"""What a user may choose between the sites."""
+"""Ways to transfer between the sites, of which a user chooses one."""
 EXTRA_NODES, LOADED_NODES, TYPED_NODES = 5, 4, 3
 """A user's own nodes: as many as the paper's service has, those of its Fig. 9, and those of its Fig. 5."""
 ROUTES = (1, 2, 3, 4, 6, 8)
