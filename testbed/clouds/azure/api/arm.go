@@ -202,7 +202,9 @@ func (f *face) wrongPlace(r *http.Request) *apiError {
 func (f *face) dispatch(w http.ResponseWriter, r *http.Request, body []byte, to route, rule *fault) {
 	r.URL.Host, r.URL.Scheme = r.Host, "https"
 	hostURL = "https://" + r.Host
-	inner := r.Clone(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, to.operation))
+	// The fakes crash if a client goes away during a request: they then send on a closed channel. They end quickly without that.
+	whole := context.WithoutCancel(r.Context())
+	inner := r.Clone(context.WithValue(whole, runtime.CtxAPINameKey{}, to.operation))
 	inner.Body = io.NopCloser(bytes.NewReader(body))
 	lastError = nil
 	answer, err := to.fake.Do(inner)
