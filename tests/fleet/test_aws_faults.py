@@ -158,6 +158,20 @@ def test_a_machine_that_is_not_listed_yet_is_not_started_again(
     stage.cloud.set(hidden_s=0)
 
 
+def test_a_machine_that_is_not_listed_yet_is_ended_all_the_same(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run until the end of its lease, and nobody would know of it."""
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    stage.cloud.set(hidden_s=60)
+    provider = stage.provider()
+    machine = machine_of(provider.launch([order()])[0])
+    assert provider.machines({FLEET_TAG: FLEET}) == ()
+    (ended,) = provider.terminate([machine.id])
+    assert ended.refusal is None and ended.ended_unix_s is not None and stage.living() == []
+    stage.cloud.set(hidden_s=0)
+
+
 def test_an_order_whose_instance_has_ended_is_refused_once(stage: AwsStage) -> None:
     """EC2 answers a client token of an instance that has ended with that instance."""
     provider = stage.provider()
