@@ -22,6 +22,9 @@ from tradewind.model.sites import CLOUDS, SSH, Sites
 
 __all__ = ["Everywhere", "FoundMachine", "Swept"]
 
+#: Timeout of listing what is left at a place: lists of several kinds, in each region of a cloud.
+LEFTOVERS_S = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class FoundMachine:
@@ -164,13 +167,16 @@ class Everywhere:
                 now_s = time.time()
                 ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted)
                 done.append(Swept(f"{place.name}: ended {names}", ended=ended))
-            for one in _unused(provider.leftovers()):
+            for one in _unused(self._leftovers(provider)):
                 if everything or _has_no_owner(one):
                     terminate(provider, [one.id], 0.0, self._in_flight)
                     done.append(Swept(f"{place.name}: removed a {_named(one)}"))
         except TradewindError as error:
             done.append(Swept(place.name, error))
         return done
+
+    def _leftovers(self, provider: Provider) -> Sequence[Leftover]:
+        return self._in_flight.within(LEFTOVERS_S, "list what is left", provider.leftovers)
 
     def remains(self) -> Iterator[str | tuple[str, TradewindError]]:
         """Yield what is left and belongs to no machine, or the place and the error of asking it."""
@@ -182,7 +188,7 @@ class Everywhere:
 
     def _left(self, place: _Place) -> Sequence[Leftover] | TradewindError:
         try:
-            return place.connected().leftovers()
+            return self._leftovers(place.connected())
         except TradewindError as error:
             return error
 

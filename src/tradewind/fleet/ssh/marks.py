@@ -38,6 +38,8 @@ def machine_of(host: SshHost, line: Sequence[str]) -> tuple[Machine, int] | None
     try:
         assert mark is not None
         launched_s, tags = float(mark["launched_unix_s"]), dict(mark["tags"])
+        texts = [*tags, *tags.values(), mark["region"], mark["type"] or "", mark["owner"]]
+        assert all(isinstance(text, str) for text in texts)
         never_began = line[2] == "starting" and time.time() - launched_s > STARTING_S
         machine = Machine(
             f"{host.name}/{line[1]}",
@@ -54,13 +56,13 @@ def machine_of(host: SshHost, line: Sequence[str]) -> tuple[Machine, int] | None
             tags=tags,
         )
         return machine, int(mark["place"])
-    except (AssertionError, KeyError, TypeError, ValueError):
+    except (AssertionError, KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
 def parsed_object(text: str) -> dict[str, Any] | None:
     """Return a JSON object; None for any other text."""
-    with suppress(ValueError):
+    with suppress(RecursionError, ValueError):
         found = json.loads(text)
         return found if isinstance(found, dict) else None
     return None
