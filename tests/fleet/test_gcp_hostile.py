@@ -81,6 +81,9 @@ def test_an_answer_that_cannot_be_read_is_one_clear_line(
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     """It might lead to the metadata service of the machine on which the command runs."""
-    with server(200, b'{"items": {}}') as (elsewhere, paths), server(302, b"", {"Location": elsewhere}) as (endpoint, _):
+    with (
+        server(200, b'{"items": {}}') as (elsewhere, paths),
+        server(302, b"", {"Location": elsewhere}) as (endpoint, _),
+    ):
         (found,) = everywhere(tmp_path, endpoint).found()
     assert isinstance(found, tuple) and "is a redirect: check `endpoint`" in str(found[1]) and paths == []

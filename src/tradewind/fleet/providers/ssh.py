@@ -232,7 +232,8 @@ class SshProvider:
         ready = parsed_object(answer[4] if len(answer) > 4 else "")
         if ready is not None and machine.control is None and not machine.ended:
             connection = self._connection(host)
-            control, data = (str(ready.get(name) or "") for name in ("control", "data_address"))
+            said = (ready.get(name) for name in ("control", "data_address"))
+            control, data = (text if isinstance(text, str) else "" for text in said)
             if control.startswith("unix:"):
                 remote = connection.ask("control_socket", folder_id(machine.id))
                 control = f"unix:{connection.forward(remote, str(self._socket_folder() / folder_id(machine.id)))}"

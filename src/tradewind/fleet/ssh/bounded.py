@@ -23,20 +23,21 @@ def run_bounded(words: Sequence[str], given: bytes, timeout_s: float) -> tuple[i
     Raises OSError, and TimeoutExpired after killing it.
     """
     pipes = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipes, stdout=pipes, stderr=pipes) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        out, errors = _End(process.stdout), _End(process.stderr)
-        threading.Thread(target=_write, args=(process.stdin, given), daemon=True).start()
-        try:
-            code = process.wait(timeout_s)
-        except BaseException:
-            process.kill()
-            raise
-        return code, out.read(), errors.read()
+    process = subprocess.Popen(words, stdin=pipes, stdout=pipes, stderr=pipes)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    out, errors = _End(process.stdout), _End(process.stderr)
+    threading.Thread(target=_write, args=(process.stdin, given), daemon=True).start()
+    try:
+        code = process.wait(timeout_s)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return code, out.read(), errors.read()
 
 
 def _write(stream: IO[bytes], given: bytes) -> None:
-    with suppress(OSError, ValueError), stream:  # The process may end before it has read all.
+    with suppress(OSError), stream:  # The process may end before it has read all.
         stream.write(given)
 
 
@@ -49,7 +50,7 @@ class _End:
         self._thread.start()
 
     def _keep(self, stream: IO[bytes]) -> None:
-        with suppress(OSError, ValueError):
+        with suppress(OSError), stream:
             while piece := stream.read1(PIECE_BYTES):  # type: ignore[attr-defined]
                 self._found += piece
                 del self._found[:-OUTPUT_BYTES_MAX]

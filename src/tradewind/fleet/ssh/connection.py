@@ -46,8 +46,15 @@ PORT_TRIES = 5
 SSH_FAILED = 255
 
 #: Settings of the user's configuration that are for logins by hand. A host that only runs gateways gets no use of the
-#: user's agent or display, and commands need neither a terminal nor another command.
-_OVERRIDES = ("ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no")
+#: user's agent or display, ports may be in use, and commands need neither a terminal nor another command.
+_OVERRIDES = (
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+)
 _HELLO = b"tradewind\n"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
@@ -204,9 +211,6 @@ class Connection:
             str(self._socket),
             "-o",
             "ControlPersist=no",
-            # Ports that the user forwards by hand may be in use.
-            "-o",
-            "ClearAllForwardings=yes",
             "-o",
             "LogLevel=ERROR",
         ]
@@ -243,7 +247,8 @@ class Connection:
 
     def _control(self, action: str, *words: str) -> tuple[int, str]:
         """Send a request to the master. Returns ssh's exit code and standard error."""
-        command = ["ssh", *self._options, "-S", str(self._socket), "-O", action, *words, "--", self.host.name]
+        # The configuration was read for the master. Here it would add the user's own forwards.
+        command = ["ssh", "-F", "none", "-S", str(self._socket), "-O", action, *words, "--", self.host.name]
         try:
             done = subprocess.run(
                 command, capture_output=True, timeout=CONNECT_S, check=False, stdin=subprocess.DEVNULL
