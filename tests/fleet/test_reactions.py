@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.faulty_provider import FaultyProvider
-from tests.fleet.worlds import living, plan_between, wait_until
+from tests.fleet.worlds import late_binary, living, plan_between, wait_until
 from tradewind.errors import GatewayError, ProviderRefused, StateError
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, Intent
@@ -313,6 +313,25 @@ def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
         fleet.close(grace_s=0.0)
     assert caught.value.hint == "the missing permission is ec2:Terminate"
     assert [record.id for record in world.journal.records()] == [fleet.id]
+
+
+def test_a_machine_that_cannot_be_ended_neither_keeps_nor_charges_the_others(world: World) -> None:
+    fleet = world.start()
+    world.provider.ends_refused["source"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
+    world.provider.ends_refused["sink"].append(Refusal("transient", "try again"))
+    with pytest.raises(GatewayError, match="1 of 2 machines may still run: permission"):
+        fleet.close(grace_s=0.0)
+    assert world.living() == {"source"} and set(world.meter.living) == {"source"}
+
+
+def test_machines_that_answer_are_ended_even_if_one_that_never_did_cannot_be(world: World, tmp_path: Path) -> None:
+    world.provider.ends_refused["sink"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
+    world.binary = late_binary(tmp_path, "sink")
+    world.provider.inner = make_provider(LOCAL, world.binary, world.journal)
+    with pytest.raises(GatewayError, match="1 of 1 machines may still run: permission"):
+        world.start(ready_s=3.0)
+    assert world.living() == {"sink"} and set(world.meter.living) == {"sink"}
+    world.provider.terminate([machine.id for machine in world.provider.machines({})])
 
 
 def test_the_machines_of_a_fleet_whose_end_cannot_be_recorded_are_ended(

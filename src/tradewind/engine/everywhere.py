@@ -162,11 +162,7 @@ class Everywhere:
         try:
             provider = place.connected()
             if wanted:
-                terminate(provider, [found.machine.id for found in wanted], STOP_S, self._in_flight)
-                names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in wanted)
-                now_s = time.time()
-                ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted)
-                done.append(Swept(f"{place.name}: ended {names}", ended=ended))
+                done += self._ended(place.name, provider, wanted)
             for one in _unused(self._leftovers(provider)):
                 if everything or _has_no_owner(one):
                     terminate(provider, [one.id], 0.0, self._in_flight)
@@ -174,6 +170,21 @@ class Everywhere:
         except TradewindError as error:
             done.append(Swept(place.name, error))
         return done
+
+    def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
+        """End machines. Return those that ended, and why others may still run."""
+        gone = set[str]()
+        error: TradewindError | None = None
+        ids = [found.machine.id for found in wanted]
+        try:
+            terminate(provider, ids, STOP_S, self._in_flight, lambda ended: gone.add(ended.id))
+        except TradewindError as refused:
+            error = refused
+        now_s = time.time()
+        ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted if found.machine.id in gone)
+        names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in ended)
+        done = [Swept(f"{place}: ended {names}", ended=ended)] if ended else []
+        return done if error is None else [*done, Swept(place, error)]
 
     def _leftovers(self, provider: Provider) -> Sequence[Leftover]:
         return self._in_flight.within(LEFTOVERS_S, "list what is left", provider.leftovers)

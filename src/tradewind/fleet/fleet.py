@@ -25,7 +25,7 @@ from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
-from tradewind.fleet.provider import Adopting, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.client import GatewayClient
@@ -404,12 +404,21 @@ class Fleet:
         ready = [machine for machine in machines if machine.name in self._addresses]
         unready = [machine for machine in machines if machine not in ready]
         names = {machine.id: machine.name for machine in machines}
+
+        def note(answer: Ended) -> None:
+            self._charges.ended(names[answer.id], answer.ended_unix_s)
+            self._ordering.ended(names[answer.id])
+            self._dismiss(names[answer.id])
+
+        errors: list[GatewayError] = []
         for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
             if ending:
-                for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
-                    self._charges.ended(names[answer.id], answer.ended_unix_s)
-                    self._ordering.ended(names[answer.id])
-                    self._dismiss(names[answer.id])
+                try:
+                    terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight, note)
+                except GatewayError as error:
+                    errors.append(error)  # The others cost money, too.
+        if errors:
+            raise errors[0]
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}
