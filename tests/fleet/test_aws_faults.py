@@ -19,6 +19,7 @@ from tests.fleet.orders import FLEET, machine_of, refusal_of
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
+from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
@@ -79,8 +80,20 @@ FAULTS = {
         "permission",
         "iam:PassRole",
     ),
-    "account not verified": ("OptInRequired", "You are not subscribed to this service", "permission", None),
-    "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", None),
+    "account not verified": (
+        "OptInRequired",
+        "You are not subscribed to this service",
+        "permission",
+        "an account that is signed up for EC2, and a region that it has enabled",
+    ),
+    "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", LOGIN),
+    "wrong clock": ("RequestExpired", "Request has expired.", "permission", "the right time on this machine"),
+    "region not enabled": (
+        "AuthFailure",
+        "AWS was not able to validate the provided access credentials",
+        "permission",
+        f"{LOGIN}; and a region that the account has enabled",
+    ),
     "first spot instance": (
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
@@ -104,6 +117,14 @@ def test_a_refused_launch_is_classified_and_leaves_no_machine(stage: AwsStage, f
     assert (refusal.kind, refusal.action) == (kind, action)
     assert refusal.reason.startswith(f"{REGION}: {code}: ") and "Encoded" not in refusal.reason
     assert stage.living() == []
+
+
+def test_a_list_without_end_is_refused(stage: AwsStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = AwsApi(AwsSettings.from_document(stage.document()))
+    monkeypatch.setattr(api, "ec2", lambda *_, **__: {"Instances": [{}], "NextToken": "again"})
+    monkeypatch.setattr("tradewind.fleet.aws.api.PAGES_MAX", 3)
+    with pytest.raises(CallRefused, match="describe_instances has more than 3 pages"):
+        list(api.pages("us-east-1", "describe_instances", "Instances"))
 
 
 def test_an_unknown_error_is_never_capacity() -> None:
