@@ -19,7 +19,7 @@ from tradewind.fleet.charges import Charges
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
-from tradewind.fleet.launching import Launcher
+from tradewind.fleet.launching import Launcher, other_type
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.liveness import Liveness
@@ -94,7 +94,7 @@ class Fleet:
         self._ordering = Orders(self.id, settings)
         self._offers = OfferBook(provider, self._in_flight, self._may_rent)
         self._launcher = Launcher(
-            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region
+            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region, self._can_pay
         )
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
@@ -268,11 +268,16 @@ class Fleet:
                 self.machines[order.name] = machine
                 offers = self._offers.by_region.get(order.region, ())
                 self._charges.launched(planned[order.name], order, machine, offers)
+                if (note := other_type(planned[order.name], order, offers)) is not None:
+                    self._report(note)
         finally:
             # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
             self._charges.refused(missing.keys() - self._launcher.unanswered - self._launcher.unwanted)
         if missing:
             self._require_open()
+
+    def _can_pay(self, planned: LaunchOrder, other: LaunchOrder, machines: int) -> bool:
+        return self._charges.can_pay(planned, other, self._offers.by_region.get(other.region, ()), machines)
 
     def _is_wanted(self, order: LaunchOrder) -> bool:
         """Return whether a launched machine is still wanted. It is not if any process ended the fleet, or if the plan
