@@ -163,13 +163,38 @@ class Everywhere:
             provider = place.connected()
             if wanted:
                 done += self._ended(place.name, provider, wanted)
-            for one in _unused(self._leftovers(provider)):
-                if everything or _has_no_owner(one):
-                    terminate(provider, [one.id], 0.0, self._in_flight)
-                    done.append(Swept(f"{place.name}: removed a {_named(one)}"))
+            done += self._late(place, provider, everything)
+            for one in self._removable(provider, everything):
+                done.append(self._removed(place.name, provider, one))
         except TradewindError as error:
             done.append(Swept(place.name, error))
         return done
+
+    def _removable(self, provider: Provider, everything: bool) -> list[Leftover]:
+        return [one for one in _unused(self._leftovers(provider)) if everything or _has_no_owner(one)]
+
+    def _late(self, place: _Place, provider: Provider, everything: bool) -> list[Swept]:
+        """End machines that lists did not show yet: their command was killed just after it had ordered them.
+
+        Before the machines it has made the rules, groups or networks that remain. Removing only these would hide them.
+        """
+        fleets = {one.tags[FLEET_TAG] for one in self._removable(provider, everything) if FLEET_TAG in one.tags}
+        if not fleets or provider.settles_s <= 0:
+            return []
+        time.sleep(provider.settles_s)
+        living = self._living(place)
+        if isinstance(living, TradewindError):
+            raise living
+        late = [found for found in living if found.fleet in fleets and (everything or found.owner == "gone")]
+        return self._ended(place.name, provider, late) if late else []
+
+    def _removed(self, place: str, provider: Provider, one: Leftover) -> Swept:
+        """Remove what is left. One that cannot be removed does not keep the others."""
+        try:
+            terminate(provider, [one.id], 0.0, self._in_flight)
+        except TradewindError as error:
+            return Swept(place, error)
+        return Swept(f"{place}: removed a {_named(one)}")
 
     def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
         """End machines. Return those that ended, and why others may still run."""
