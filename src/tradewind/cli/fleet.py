@@ -151,7 +151,10 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
             _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
-    code = max(code, _report_ends(args, fleets.end_remains()))
+    closed = [
+        end for end in fleets.end_swept({one.fleet for one in ended}) if end.error or end.machines or end.unbooked
+    ]
+    code = max(code, _report_ends(args, closed), _report_ends(args, fleets.end_remains()))
     left, failed = _look_everywhere(args, everywhere, show=True)
     remains, remains_code = _show_remains(args, everywhere, failed)
     code = max(code, _code(failed), remains_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.engine.everywhere import Everywhere
@@ -207,6 +207,15 @@ class Fleets:
                 finally:
                     self._journal.give_back(record.id)
 
+    def end_swept(self, fleet_ids: Collection[str]) -> Iterator[FleetEnd]:
+        """Close the records of these fleets, whose machines were ended by their tags, if their command is gone.
+
+        Otherwise their jobs would be charged until the leases must have expired. Raises ConfigError.
+        """
+        yield from self._end_unclaimed(
+            [record for record in self._journal.records() if record.abandoned and record.id in fleet_ids]
+        )
+
     def end_unused(self) -> Iterator[FleetEnd]:
         """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
         self._journal.remove_remains()
@@ -270,7 +279,8 @@ class Fleets:
         ends = [ended_s or min(now_s, lapses.get(name, now_s)) for name, _, ended_s in lived]
         spans = [(name, max(0.0, end_s - began_s)) for (name, began_s, _), end_s in zip(lived, ends, strict=True)]
         machine_s, used_s = sum(span for _, span in spans), sum(span for _, span in used)
-        usd = sum(prices.get(name, 0.0) * span for name, span in spans)
+        least_s = {name: one.billed_s_min for name, one in keeping.machines.items()}
+        usd = sum(prices.get(name, 0.0) * max(span, least_s.get(name, 0.0)) for name, span in spans)
         used_usd = sum(prices.get(name, 0.0) * span for name, span in used)
         jobs = len({use.job for use in book.uses(fleet_id)})
         idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
