@@ -205,19 +205,6 @@ def test_a_receipt_has_the_minimum_that_a_cloud_bills(tmp_path: Path) -> None:
     assert made.usd_most == 0.6
 
 
-def test_the_record_of_a_swept_fleet_is_closed(tmp_path: Path) -> None:
-    """Its job would be charged until the leases of machines that are gone must have expired."""
-    journal, fleets = FleetJournal(tmp_path), Fleets(JobControl(state_dir=str(tmp_path)).store, None)
-    swept, other, used = (f"{new_fleet_id()}-{name}" for name in ("swept", "other", "used"))
-    for fleet in (swept, other, used):
-        journal.open(fleet, "job j1", {"kind": "local"}, {"one": "site:a"})
-    journal.give_back(swept)
-    journal.give_back(other)
-    assert [end.id for end in fleets.end_swept({swept, used})] == [swept]
-    assert {record.id for record in journal.records()} == {other, used}
-    journal.give_back(used)
-
-
 def test_a_fleet_that_a_job_claims_before_its_turn_is_not_ended(tmp_path: Path) -> None:
     journal, fleet = FleetJournal(tmp_path), new_fleet_id()
     journal.open(fleet, "warm", {"kind": "local"}, {"one": "site:a"})

@@ -151,10 +151,9 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
             _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
-    closed = [
-        end for end in fleets.end_swept({one.fleet for one in ended}) if end.error or end.machines or end.unbooked
-    ]
-    code = max(code, _report_ends(args, closed), _report_ends(args, fleets.end_remains()))
+    # Otherwise the jobs of this state folder would be charged until the leases of their machines must have expired.
+    closed = [end for end in fleets.end_abandoned() if end.error or end.unbooked or end.machines]
+    code = max(code, _report_ends(args, closed))
     left, failed = _look_everywhere(args, everywhere, show=True)
     remains, remains_code = _show_remains(args, everywhere, failed)
     code = max(code, _code(failed), remains_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.engine.everywhere import Everywhere
@@ -195,9 +195,9 @@ class Fleets:
         """
         self._journal.remove_remains()
         yield from self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
-        yield from self.end_remains()
+        yield from self._end_warm_remains()
 
-    def end_remains(self) -> Iterator[FleetEnd]:
+    def _end_warm_remains(self) -> Iterator[FleetEnd]:
         """End what killed jobs have left on warm fleets that nobody uses. Raises ConfigError."""
         for record in self._journal.records():
             is_free = record.is_warm and record.ownership == "abandoned"
@@ -206,15 +206,6 @@ class Fleets:
                     yield from self._end_remains(record)
                 finally:
                     self._journal.give_back(record.id)
-
-    def end_swept(self, fleet_ids: Collection[str]) -> Iterator[FleetEnd]:
-        """Close the records of these fleets, whose machines were ended by their tags, if their command is gone.
-
-        Otherwise their jobs would be charged until the leases must have expired. Raises ConfigError.
-        """
-        yield from self._end_unclaimed(
-            [record for record in self._journal.records() if record.abandoned and record.id in fleet_ids]
-        )
 
     def end_unused(self) -> Iterator[FleetEnd]:
         """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
