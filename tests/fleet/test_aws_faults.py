@@ -16,6 +16,7 @@ import pytest
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
 from tests.fleet.aws_stage import REGION, AwsStage, launch, order
 from tests.fleet.orders import FLEET, machine_of, refusal_of
+from tests.fleet.test_gcp_hostile import server
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
@@ -125,6 +126,17 @@ def test_a_list_without_end_is_refused(stage: AwsStage, monkeypatch: pytest.Monk
     monkeypatch.setattr("tradewind.fleet.aws.api.PAGES_MAX", 3)
     with pytest.raises(CallRefused, match="describe_instances has more than 3 pages"):
         list(api.pages("us-east-1", "describe_instances", "Instances"))
+
+
+def test_the_page_of_a_proxy_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.fleet.aws.api.ATTEMPTS", 1)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with server(500, b"<!doctype html>\n<title>Error") as (endpoint, _):
+        api = AwsApi(AwsSettings(endpoint=endpoint))
+        with pytest.raises(CallRefused) as caught:
+            api.ec2("us-east-1", "describe_regions")
+    assert str(caught.value) == "ec2 in us-east-1 answers something that is not of AWS's API"
 
 
 def test_an_unknown_error_is_never_capacity() -> None:

@@ -30,12 +30,15 @@ def server(status: int, body: bytes, headers: dict[str, str] | None = None) -> I
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
             paths.append(self.path)
             self.send_response(status)
             for name, value in (headers or {}).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             pass

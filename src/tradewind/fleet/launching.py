@@ -252,7 +252,7 @@ def _given_up(refusals: dict[str, Refusal], orders: Sequence[LaunchOrder]) -> Tr
     more = "" if len(refusals) == 1 else f" and {len(refusals) - 1} more"
     hints = {
         "permission": refusal.missing,
-        "quota": "plan with fewer machines: --max-vms",
+        "quota": "use fewer machines: --max-vms, or --machines of `fleet up`",
     }
     return ProviderRefused(
         f"machine {name} in {order.region}{more} cannot be launched: {refusal.kind}: {refusal.reason}",

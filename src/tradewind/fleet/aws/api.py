@@ -38,6 +38,7 @@ class AwsApi:
     def call(self, service: str, region: str, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation, such as `run_instances`, and return its answer."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         client = self._client(service, region)
         action = f"{PREFIXES.get(service, service)}:{client.meta.method_to_api_mapping[operation]}"
@@ -50,6 +51,10 @@ class AwsApi:
             raise CallRefused(
                 refusal_of(str(found.get("Code", "")), str(found.get("Message", "")), action, retry_after_s)
             ) from None
+        except ResponseParserError:
+            # It has the whole answer in its words: the page of a proxy or of a server that is broken.
+            words = f"{service} in {region} answers something that is not of AWS's API"
+            raise CallRefused(Refusal("transient", words)) from None
         except BotoCoreError as error:
             raise CallRefused(_without_answer(error)) from None
         return answer
@@ -136,4 +141,6 @@ def _without_answer(error: Exception) -> Refusal:
         return Refusal("permission", f"no AWS credentials: {reason}", LOGIN)
     if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
         return Refusal("bad request", reason)
+    if name in ("EndpointConnectionError", "ConnectTimeoutError"):
+        return Refusal("transient", reason, "a region that exists, and a network that reaches it")
     return Refusal("transient", reason)
