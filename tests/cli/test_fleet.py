@@ -34,7 +34,7 @@ class Everywhere:
 class NoFleets:
     """The state folder has no fleet that a killed job has left."""
 
-    def end_remains(self) -> Iterator[Any]:
+    def end_abandoned(self) -> Iterator[Any]:
         return iter(())
 
 

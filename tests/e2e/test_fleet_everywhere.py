@@ -63,6 +63,15 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         made.provider.terminate([found.id for found in made.provider.leftovers()])
 
 
+def test_a_sweep_closes_the_records_of_this_state_folder(stage: Stage) -> None:
+    """Otherwise the ledgers of their jobs would grow until the leases of machines that are gone must have expired."""
+    journal = FleetJournal(stage.command.state)
+    journal.open("fleet-orphan", "a test", stage.provider.document(), {"orphan": "site:here"})
+    journal.give_back("fleet-orphan")
+    assert "here: ended orphan of fleet-orphan" in stage.command.run("fleet", "sweep").expect(0).stdout
+    assert stage.command.run("fleet", "list").expect(0).stdout == ""
+
+
 def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage) -> None:
     assert stage.listed() == {"mine": "in use", "orphan": "gone", "foreign": "elsewhere"}
     swept = stage.command.run("fleet", "sweep").expect(0)

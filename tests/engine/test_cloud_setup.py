@@ -11,9 +11,11 @@ import pytest
 from tradewind.cli.main import main
 from tradewind.engine.cloud_setup import FoundCloud, cloud_tables, find_clouds, table_diff
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.setup import Unusable, append_tables, available
+from tradewind.engine.setup import MORE, Caveat, Unusable, append_tables, available
+from tradewind.engine.survey import SiteMember, Survey, _Failure
 from tradewind.errors import UsageError
-from tradewind.model.sites import Cloud, Sites
+from tradewind.fleet.provider import CallRefused, Offer, Refusal
+from tradewind.model.sites import NO_SITES, Cloud, Sites
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 
@@ -118,3 +120,26 @@ def test_a_cloud_whose_machines_would_find_no_program_is_reported(tmp_path: Path
     last = found[-1]
     assert isinstance(last, Unusable) and (last.place, "program_url" in (last.hint or "")) == ("gcp", True)
     assert "machines in a cloud cannot download the gateway program" in last.reason
+
+
+def test_a_region_without_a_machine_left_and_one_without_a_readable_quota_are_caveats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a region would be missing without a word, and another would be available and unusable at once."""
+    offers = tuple(Offer(f"azure:{name}", "Standard_D4s_v5", usd_per_s=0.0001) for name in ("eastus", "westeurope"))
+    member = SiteMember("azure", tuple(offer.region for offer in offers), {"kind": "azure"})
+    denied = CallRefused(Refusal("permission", "azure:westeurope: AuthorizationFailed", "Microsoft.Compute/skus/read"))
+    failure = _Failure(member, "azure:westeurope", denied)
+    found = Survey(offers, {"azure:eastus": 0, "azure:westeurope": None}, (failure,), ())
+    monkeypatch.setattr("tradewind.engine.setup.survey", lambda *_: found)
+    monkeypatch.setattr("tradewind.engine.setup.members_of", lambda *_: [])
+    said = list(available(JobControl(state_dir=str(tmp_path)), NO_SITES))
+    assert said == [
+        Caveat("azure:eastus", "no machine is left, because the quota is used up", MORE),
+        "azure:westeurope  no known limit, 1 machine type, from $0.36 per hour",
+        Caveat(
+            "azure:westeurope",
+            "the quota cannot be read: AuthorizationFailed",
+            "the missing permission is Microsoft.Compute/skus/read",
+        ),
+    ]

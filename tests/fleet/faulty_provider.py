@@ -42,6 +42,8 @@ class FaultyProvider:
         self.answers_lost: Counter[str] = Counter()
         #: Zones without capacity, as (type, zone). None means every zone.
         self.full: set[tuple[str | None, str | None]] = set()
+        #: Refusals of the ends of machines, by machine name, one for each attempt.
+        self.ends_refused: dict[str, deque[Refusal]] = defaultdict(deque)
         self.delays_s: dict[str, float] = {}
         self.offered: tuple[Offer, ...] = ()
         self.quotas: dict[str, Quota] = {}
@@ -100,8 +102,15 @@ class FaultyProvider:
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         self._begin("terminate")
-        before = {machine.id: machine for machine in self.inner.machines({}) if machine.id in ids}
-        answers = self.inner.terminate(ids, grace_s=grace_s)
+        there = {machine.id: machine for machine in self.inner.machines({}) if machine.id in ids}
+        refused = {
+            one.id: Ended(one.id, refusal=self.ends_refused[one.name].popleft())
+            for one in there.values()
+            if self.ends_refused[one.name]
+        }
+        before = {machine_id: machine for machine_id, machine in there.items() if machine_id not in refused}
+        ended = self.inner.terminate([one for one in ids if one not in refused], grace_s=grace_s)
+        answers = [*refused.values(), *ended]
         for machine_id, machine in before.items():
             self._ended[machine_id] = time.monotonic(), replace(machine, ended=True, ended_unix_s=time.time())
         self._finish("terminate")

@@ -16,9 +16,11 @@ import pytest
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
 from tests.fleet.aws_stage import REGION, AwsStage, launch, order
 from tests.fleet.orders import FLEET, machine_of, refusal_of
+from tests.fleet.test_gcp_hostile import server
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
+from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
@@ -79,8 +81,20 @@ FAULTS = {
         "permission",
         "iam:PassRole",
     ),
-    "account not verified": ("OptInRequired", "You are not subscribed to this service", "permission", None),
-    "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", None),
+    "account not verified": (
+        "OptInRequired",
+        "You are not subscribed to this service",
+        "permission",
+        "an account that is signed up for EC2, and a region that it has enabled",
+    ),
+    "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", LOGIN),
+    "wrong clock": ("RequestExpired", "Request has expired.", "permission", "the right time on this machine"),
+    "region not enabled": (
+        "AuthFailure",
+        "AWS was not able to validate the provided access credentials",
+        "permission",
+        f"{LOGIN}; and a region that the account has enabled",
+    ),
     "first spot instance": (
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
@@ -104,6 +118,25 @@ def test_a_refused_launch_is_classified_and_leaves_no_machine(stage: AwsStage, f
     assert (refusal.kind, refusal.action) == (kind, action)
     assert refusal.reason.startswith(f"{REGION}: {code}: ") and "Encoded" not in refusal.reason
     assert stage.living() == []
+
+
+def test_a_list_without_end_is_refused(stage: AwsStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = AwsApi(AwsSettings.from_document(stage.document()))
+    monkeypatch.setattr(api, "ec2", lambda *_, **__: {"Instances": [{}], "NextToken": "again"})
+    monkeypatch.setattr("tradewind.fleet.aws.api.PAGES_MAX", 3)
+    with pytest.raises(CallRefused, match="describe_instances has more than 3 pages"):
+        list(api.pages("us-east-1", "describe_instances", "Instances"))
+
+
+def test_the_page_of_a_proxy_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.fleet.aws.api.ATTEMPTS", 1)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with server(500, b"<!doctype html>\n<title>Error") as (endpoint, _):
+        api = AwsApi(AwsSettings(endpoint=endpoint))
+        with pytest.raises(CallRefused) as caught:
+            api.ec2("us-east-1", "describe_regions")
+    assert str(caught.value) == "ec2 in us-east-1 answers something that is not of AWS's API"
 
 
 def test_an_unknown_error_is_never_capacity() -> None:
@@ -155,6 +188,20 @@ def test_a_machine_that_is_not_listed_yet_is_not_started_again(
     assert provider.machines({FLEET_TAG: FLEET}) == ()
     again = machine_of(stage.provider().launch([order()])[0])
     assert again.id == first.id and len(stage.living()) == 1
+    stage.cloud.set(hidden_s=0)
+
+
+def test_a_machine_that_is_not_listed_yet_is_ended_all_the_same(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run until the end of its lease, and nobody would know of it."""
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    stage.cloud.set(hidden_s=60)
+    provider = stage.provider()
+    machine = machine_of(provider.launch([order()])[0])
+    assert provider.machines({FLEET_TAG: FLEET}) == ()
+    (ended,) = provider.terminate([machine.id])
+    assert ended.refusal is None and ended.ended_unix_s is not None and stage.living() == []
     stage.cloud.set(hidden_s=0)
 
 

@@ -103,6 +103,15 @@ def test_a_wrong_setting_is_a_bad_request(stage: Stage, name: str) -> None:
     assert refusal.kind == kind and words in refusal.reason, refusal
 
 
+def test_a_recorded_console_is_read_by_https_only() -> None:
+    """The metadata service of the user's machine, which would give its credentials, speaks plain HTTP."""
+    settings = azure_from_document({"subscription": "x", "resource_group": "g", "regions": ["eastus"]})
+    clients = Clients(settings)
+    url = "http://169.254.169.254/metadata/identity/oauth2/token"
+    with pytest.raises(CallRefused, match="the recorded console cannot be read: InvalidSchema"):
+        clients.call("one", lambda: clients.read(url, 1.0))
+
+
 def test_a_region_that_is_not_configured_is_refused_without_a_call(stage: Stage) -> None:
     refusal = stage.refusal(stage.provider(regions=["eastus"]))
     assert (refusal.kind, refusal.reason) == ("bad request", f"{REGION} is not among the regions of [azure]")

@@ -25,6 +25,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused, NetworkChoice
+from tradewind.fleet.providers.gcp import GcpProvider
 from tradewind.model import sites
 
 
@@ -315,7 +316,8 @@ def test_a_preempted_machine_ends_and_is_deleted(stage: GcpStage) -> None:
     assert not stage.cloud.disks
 
 
-def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path) -> None:
+def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GcpProvider, "settles_s", 0.1)
     inside = Inside()
     with ComputeEngine(Cloud(boot=lambda _: inside)) as api:
         stage = GcpStage(tmp_path, api)
@@ -328,6 +330,21 @@ def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path) -> None
         assert [swept.error for swept in everywhere.sweep([], everything=True)] == [None] * 3
         assert list(everywhere.remains()) == []
         assert not stage.cloud.disks and not stage.cloud.firewalls
+
+
+def test_a_sweep_ends_a_machine_that_lists_did_not_show_at_first(
+    stage: GcpStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command was killed just after it had ordered the machine, and the rules were there before."""
+    monkeypatch.setattr(GcpProvider, "settles_s", 1.5)
+    stage.cloud.lag_s = 1.0
+    launch(stage.provider())
+    places = sites.Sites(clouds=(sites.Cloud("gcp", (REGION,), stage.document()),))
+    everywhere = Everywhere(places, FleetJournal(stage.folder / "state"), "no-binary")
+    assert list(everywhere.found()) == []
+    swept = list(everywhere.sweep([], everything=True))
+    assert [one.error for one in swept] == [None] and [found.machine.name for found in swept[0].ended] == ["one"]
+    assert stage.cloud.billed() == [] and list(everywhere.remains()) == []
 
 
 @pytest.mark.parametrize("script", [SHUTDOWN_SCRIPT, DELETE_ITSELF])

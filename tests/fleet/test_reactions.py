@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 
 from tests.fleet.faulty_provider import FaultyProvider
-from tests.fleet.worlds import living, plan_between, wait_until
+from tests.fleet.worlds import late_binary, living, plan_between, wait_until
 from tradewind.errors import GatewayError, ProviderRefused, StateError
+from tradewind.fleet.calls import InFlight
+from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, Intent
-from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, choices_of
-from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
+from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, Launcher, choices_of, other_type
+from tradewind.fleet.provider import Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.records import replace
 
 PLAN = plan_between("cloud:a", "cloud:b")
 
@@ -33,6 +37,7 @@ class Meter:
         self.living: dict[str, str] = {}
         self.events: list[tuple[str, str]] = []
         self.prices: dict[str, MachinePrice] = {}
+        self.left_usd = float("inf")
 
     def launched(self, fleet: str, name: str, region: str) -> None:
         if name not in self.living:
@@ -52,6 +57,9 @@ class Meter:
         for name in list(self.living) if names is None else names:
             if self.living.pop(name, None) is not None:
                 self.events.append(("ended", name))
+
+    def can_pay(self, usd: float) -> bool:
+        return usd <= self.left_usd
 
     def left_s(self, most_s: float) -> float:
         return most_s
@@ -174,6 +182,49 @@ def test_a_spot_machine_may_be_replaced_by_one_on_demand_and_never_the_other_way
     assert [choice.spot for choice in choices_of(order, [spot, demand])] == [False]
     on_demand = LaunchOrder("f", "source", "cloud:a", "k", 1, Lease(60, "o"), type="big")
     assert choices_of(on_demand, [spot, demand]) == []
+
+
+BIG = (
+    Offer("cloud:a", "big", spot=True, usd_per_s=0.004, billing=Billing(least_s=60.0)),
+    Offer("cloud:a", "big", usd_per_s=0.01, billing=Billing(least_s=60.0)),
+    Offer("cloud:a", "bigger", usd_per_s=0.012, billing=Billing(least_s=60.0)),
+)
+
+
+@pytest.mark.parametrize(("left_usd", "kinds"), [(1.0, ["bigger"]), (0.11, [])])
+def test_another_type_is_ordered_only_if_the_ceiling_can_pay_its_minimum(
+    world: World, left_usd: float, kinds: list[str]
+) -> None:
+    """Each costs 0.12 USD more, and two machines need one."""
+    world.meter.left_usd = left_usd
+    charges = Charges("f", world.journal, world.meter, *[None] * 2, states_prices=False)  # type: ignore[arg-type]
+    world.provider.full = {("big", None)}
+    orders = [LaunchOrder("f", name, "cloud:a", name, 1, Lease(60, "o"), type="big") for name in ("one", "two")]
+    launcher = Launcher(
+        world.provider,
+        world.journal,
+        lambda _: True,
+        Latch(),
+        InFlight(),
+        {"cloud:a": BIG},
+        lambda planned, other, machines: charges.can_pay(planned, other, BIG, machines),
+    )
+    found = []
+    try:
+        found = [(order, machine) for order, machine in launcher.launch(orders)]
+    except ProviderRefused as error:
+        assert error.kind == "capacity" and kinds == []
+    assert [order.type for order, _ in found] == kinds * 2
+    world.provider.terminate([machine.id for _, machine in found])
+
+
+def test_another_type_or_price_than_planned_is_said() -> None:
+    spot = LaunchOrder("f", "one", "cloud:a", "k", 1, Lease(60, "o"), type="big", spot=True)
+    said = "cloud:a has no capacity for a big spot machine: machine one is a big on demand, for $36.00 per hour"
+    assert other_type(spot, replace(spot, spot=False), BIG) == said
+    said = "cloud:a has no capacity for a big: machine one is a bigger, for $43.20 per hour"
+    assert other_type(replace(spot, spot=False), replace(spot, spot=False, type="bigger"), BIG) == said
+    assert other_type(spot, replace(spot, zone="a-1"), BIG) is None
 
 
 def test_a_machine_of_another_zone_replaces_an_unavailable_one(world: World) -> None:
@@ -313,6 +364,25 @@ def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
         fleet.close(grace_s=0.0)
     assert caught.value.hint == "the missing permission is ec2:Terminate"
     assert [record.id for record in world.journal.records()] == [fleet.id]
+
+
+def test_a_machine_that_cannot_be_ended_neither_keeps_nor_charges_the_others(world: World) -> None:
+    fleet = world.start()
+    world.provider.ends_refused["source"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
+    world.provider.ends_refused["sink"].append(Refusal("transient", "try again"))
+    with pytest.raises(GatewayError, match="1 of 2 machines may still run: permission"):
+        fleet.close(grace_s=0.0)
+    assert world.living() == {"source"} and set(world.meter.living) == {"source"}
+
+
+def test_machines_that_answer_are_ended_even_if_one_that_never_did_cannot_be(world: World, tmp_path: Path) -> None:
+    world.provider.ends_refused["sink"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
+    world.binary = late_binary(tmp_path, "sink")
+    world.provider.inner = make_provider(LOCAL, world.binary, world.journal)
+    with pytest.raises(GatewayError, match="1 of 1 machines may still run: permission"):
+        world.start(ready_s=3.0)
+    assert world.living() == {"sink"} and set(world.meter.living) == {"sink"}
+    world.provider.terminate([machine.id for machine in world.provider.machines({})])
 
 
 def test_the_machines_of_a_fleet_whose_end_cannot_be_recorded_are_ended(

@@ -144,15 +144,21 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     if wanted and not args.yes and can_ask():
         confirm(f"End {format_count(len(wanted), 'machine')}?")
     ended: list[FoundMachine] = []
+    troubles: list[tuple[str, TradewindError]] = []
     for swept in everywhere.sweep(wanted, everything=args.all):
         ended += swept.ended
         if swept.error is not None:
             code = swept.error.exit_code
-            _print_failure(swept.what, "", swept.error)
+            troubles.append((swept.what, swept.error))
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
-    code = max(code, _report_ends(args, fleets.end_remains()))
+    # Otherwise the jobs of this state folder would be charged until the leases of their machines must have expired.
+    closed = [end for end in fleets.end_abandoned() if end.error or end.unbooked or end.machines]
+    code = max(code, _report_ends(args, closed))
     left, failed = _look_everywhere(args, everywhere, show=True)
+    for place, error in troubles:
+        if place not in failed:  # A place that cannot be asked has been named.
+            _print_failure(place, "", error)
     remains, remains_code = _show_remains(args, everywhere, failed)
     code = max(code, _code(failed), remains_code)
     _show_receipt(args, ended)

@@ -149,19 +149,23 @@ def _show_policies(args: Namespace, sites: Sites) -> None:
 
 
 def _show_available(args: Namespace, engine: Engine, sites: Sites) -> int:
-    """Show what the configured places offer. Return 1 if one of them cannot be used."""
-    from tradewind.engine.setup import available
+    """Show what the configured places offer. Return 1 if one of them cannot be used, or if no machine is left."""
+    from tradewind.engine.setup import Unusable, available
 
-    code = 0
+    is_usable, left = True, False
     for one in available(engine.control, sites):
         if isinstance(one, str):
+            left = True
             print(json.dumps({"available": one}) if args.json else one)
             continue
-        code = 1
-        print(f"error: {one.place} cannot be used: {one.reason}", file=sys.stderr)
+        if isinstance(one, Unusable):
+            is_usable = False
+            print(f"error: {one.place} cannot be used: {one.reason}", file=sys.stderr)
+        else:
+            print(f"warning: {one.place}: {one.reason}", file=sys.stderr)
         if one.hint:
             print(f"hint: {one.hint}", file=sys.stderr)
-    return code
+    return 0 if is_usable and left else 1
 
 
 def _say(args: Namespace, *lines: str) -> None:

@@ -147,6 +147,10 @@ class AccelerationMeter:
         with self._lock:
             return self._egress_usd()
 
+    def can_pay(self, usd: float) -> bool:
+        """Return whether the ceiling leaves this much besides what is spent; always without a ceiling."""
+        return self.usd_max is None or self.machines_usd + self.egress_usd + usd <= self.usd_max
+
     def left_s(self, most_s: float, more: Sequence[MachinePrice] = ()) -> float:
         """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`.
 

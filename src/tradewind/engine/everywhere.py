@@ -22,6 +22,9 @@ from tradewind.model.sites import CLOUDS, SSH, Sites
 
 __all__ = ["Everywhere", "FoundMachine", "Swept"]
 
+#: Timeout of listing what is left at a place: lists of several kinds, in each region of a cloud.
+LEFTOVERS_S = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class FoundMachine:
@@ -159,18 +162,57 @@ class Everywhere:
         try:
             provider = place.connected()
             if wanted:
-                terminate(provider, [found.machine.id for found in wanted], STOP_S, self._in_flight)
-                names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in wanted)
-                now_s = time.time()
-                ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted)
-                done.append(Swept(f"{place.name}: ended {names}", ended=ended))
-            for one in _unused(provider.leftovers()):
-                if everything or _has_no_owner(one):
-                    terminate(provider, [one.id], 0.0, self._in_flight)
-                    done.append(Swept(f"{place.name}: removed a {_named(one)}"))
+                done += self._ended(place.name, provider, wanted)
+            done += self._late(place, provider, everything)
+            for one in self._removable(provider, everything):
+                done.append(self._removed(place.name, provider, one))
         except TradewindError as error:
             done.append(Swept(place.name, error))
         return done
+
+    def _removable(self, provider: Provider, everything: bool) -> list[Leftover]:
+        return [one for one in _unused(self._leftovers(provider)) if everything or _has_no_owner(one)]
+
+    def _late(self, place: _Place, provider: Provider, everything: bool) -> list[Swept]:
+        """End machines that lists did not show yet: their command was killed just after it had ordered them.
+
+        Before the machines it has made the rules, groups or networks that remain. Removing only these would hide them.
+        """
+        fleets = {one.tags[FLEET_TAG] for one in self._removable(provider, everything) if FLEET_TAG in one.tags}
+        if not fleets or provider.settles_s <= 0:
+            return []
+        time.sleep(provider.settles_s)
+        living = self._living(place)
+        if isinstance(living, TradewindError):
+            raise living
+        late = [found for found in living if found.fleet in fleets and (everything or found.owner == "gone")]
+        return self._ended(place.name, provider, late) if late else []
+
+    def _removed(self, place: str, provider: Provider, one: Leftover) -> Swept:
+        """Remove what is left. One that cannot be removed does not keep the others."""
+        try:
+            terminate(provider, [one.id], 0.0, self._in_flight)
+        except TradewindError as error:
+            return Swept(place, error)
+        return Swept(f"{place}: removed a {_named(one)}")
+
+    def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
+        """End machines. Return those that ended, and why others may still run."""
+        gone = set[str]()
+        error: TradewindError | None = None
+        ids = [found.machine.id for found in wanted]
+        try:
+            terminate(provider, ids, STOP_S, self._in_flight, lambda ended: gone.add(ended.id))
+        except TradewindError as refused:
+            error = refused
+        now_s = time.time()
+        ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted if found.machine.id in gone)
+        names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in ended)
+        done = [Swept(f"{place}: ended {names}", ended=ended)] if ended else []
+        return done if error is None else [*done, Swept(place, error)]
+
+    def _leftovers(self, provider: Provider) -> Sequence[Leftover]:
+        return self._in_flight.within(LEFTOVERS_S, "list what is left", provider.leftovers)
 
     def remains(self) -> Iterator[str | tuple[str, TradewindError]]:
         """Yield what is left and belongs to no machine, or the place and the error of asking it."""
@@ -182,7 +224,7 @@ class Everywhere:
 
     def _left(self, place: _Place) -> Sequence[Leftover] | TradewindError:
         try:
-            return place.connected().leftovers()
+            return self._leftovers(place.connected())
         except TradewindError as error:
             return error
 

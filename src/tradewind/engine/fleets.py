@@ -195,9 +195,9 @@ class Fleets:
         """
         self._journal.remove_remains()
         yield from self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
-        yield from self.end_remains()
+        yield from self._end_warm_remains()
 
-    def end_remains(self) -> Iterator[FleetEnd]:
+    def _end_warm_remains(self) -> Iterator[FleetEnd]:
         """End what killed jobs have left on warm fleets that nobody uses. Raises ConfigError."""
         for record in self._journal.records():
             is_free = record.is_warm and record.ownership == "abandoned"
@@ -270,7 +270,8 @@ class Fleets:
         ends = [ended_s or min(now_s, lapses.get(name, now_s)) for name, _, ended_s in lived]
         spans = [(name, max(0.0, end_s - began_s)) for (name, began_s, _), end_s in zip(lived, ends, strict=True)]
         machine_s, used_s = sum(span for _, span in spans), sum(span for _, span in used)
-        usd = sum(prices.get(name, 0.0) * span for name, span in spans)
+        least_s = {name: one.billed_s_min for name, one in keeping.machines.items()}
+        usd = sum(prices.get(name, 0.0) * max(span, least_s.get(name, 0.0)) for name, span in spans)
         used_usd = sum(prices.get(name, 0.0) * span for name, span in used)
         jobs = len({use.job for use in book.uses(fleet_id)})
         idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)

@@ -157,6 +157,10 @@ class JobLedger:
             )
         return left_usd / usd_per_s if usd_per_s > 0 else float("inf")
 
+    def can_pay(self, usd: float) -> bool:
+        """Return whether the ceiling leaves this much besides what is spent; always without a ceiling."""
+        return self._usd_max is None or self.spent_usd() + usd <= self._usd_max
+
     def left_s(self, most_s: float) -> float:
         """Return how long the living machines may continue, up to `most_s`, before they exceed the ceiling.
 

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from tradewind.fleet.site_catalog import Supply
     from tradewind.model.region import Region
 
-__all__ = ["FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
+__all__ = ["Caveat", "FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
 
 #: Configuration of the user's ssh.
 SSH_CONFIG = "~/.ssh/config"
 #: Hosts that are asked at the same time.
 HOSTS_AT_ONCE_MAX = 16
+MORE = "wait until other machines have ended, or ask the provider for a larger quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,19 @@ class Unusable:
     hint: str | None
 
 
-def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
-    """Yield a line for each region where machines are available, and each provider or region that cannot be used: it
-    cannot be asked, or its machines could not download the program or be reached.
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """A region that can be used, but not now or not as it should, and why."""
+
+    place: str
+    reason: str
+    hint: str | None
+
+
+def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unusable]:
+    """Yield a line for each region where machines are available, a caveat for each where none is left or the quota
+    cannot be read, and each provider or region that cannot be used: it cannot be asked, or its machines could not
+    download the program or be reached.
 
     The providers answer with dry runs and queries; nothing is started.
     """
@@ -122,10 +133,16 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
 
     members = members_of(sites, load_catalog().places)
     found = survey(control, members)
-    for region, supply in sorted(found.supplies().items()):
-        yield _line(region, supply)
+    for region, supply in sorted(found.supplies(found.left).items()):
+        if supply.left == 0:
+            yield Caveat(str(region), "no machine is left, because the quota is used up", MORE)
+        else:
+            yield _line(region, supply)
     for failure in found.failures:
-        yield Unusable(failure.place, failure.reason, failure.error.hint)
+        if failure.hides_only_the_quota:
+            yield Caveat(failure.place, f"the quota cannot be read: {failure.reason}", failure.error.hint)
+        else:
+            yield Unusable(failure.place, failure.reason, failure.error.hint)
     for member in members:
         try:
             launch_document(member, sites, control.gateway)

@@ -76,7 +76,7 @@ class WarmUp:
     @property
     def usd_most(self) -> float:
         """The most that it costs, if it is used until its end."""
-        return self.usd_per_hour / SECONDS_PER_HOUR * self.kept_s
+        return sum(one.usd_per_s * max(self.kept_s, one.billed_s_min) for one in self.machines.values())
 
     def __str__(self) -> str:
         regions = Counter(one.region for one in self.machines.values())
@@ -165,7 +165,8 @@ def _machine(region: Region, offer: MachineOffer, tier: NetworkTier | None) -> W
     machine = offer.machine
     kind = None if machine.name == HOST else machine.name
     caps = machine.egress_gbps, machine.ingress_gbps
-    return WarmMachine(str(region), kind, offer.spot, offer.usd_per_s, str(offer.origin), *caps, tier)
+    price = offer.usd_per_s, str(offer.origin)
+    return WarmMachine(str(region), kind, offer.spot, *price, *caps, tier, machine.billed_s_min)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,17 @@ class Charges:
             price = MachinePrice(offer.usd_per_s, offer.price_source, billing.least_s, billing.unit_s)
         self._meter.reported(self._fleet_id, order.name, began_s, price)
 
+    def can_pay(self, planned: LaunchOrder, other: LaunchOrder, offers: Sequence[Offer], machines: int) -> bool:
+        """Return whether the ceiling allows `machines` of another type in place of planned ones, which are charged.
+
+        Only their minimum charge counts: what they cost beyond it, the ceiling stops in time.
+        """
+        first, second = offer_for(planned, offers), offer_for(other, offers)
+        if self._meter is None or first is None or second is None:
+            return True
+        more_usd = second.usd_per_s * second.billing.least_s - first.usd_per_s * first.billing.least_s
+        return more_usd <= 0 or self._meter.can_pay(more_usd * machines)
+
     def ended(self, name: str, ended_unix_s: float | None = None) -> None:
         """Record the end of a machine: the end that the provider reports, or of its lease.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tradewind.errors import GatewayError, UsageError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 
@@ -35,26 +35,38 @@ def list_machines(provider: Provider, fleet_id: str, in_flight: InFlight) -> tup
     raise AssertionError("the last attempt returns or raises")
 
 
-def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_flight: InFlight) -> list[Ended]:
-    """End machines, and return when the provider reports them as gone.
+def terminate(
+    provider: Provider,
+    ids: Collection[str],
+    grace_s: float,
+    in_flight: InFlight,
+    on_end: Callable[[Ended], object] | None = None,
+) -> None:
+    """End machines, and return when the provider reports them as gone. `on_end` gets each, also if others remain.
 
     Raises GatewayError if some of them may still run.
     """
-    left, done = list(ids), list[Ended]()
+    left, lasting = list(ids), dict[str, Refusal]()
     for tries in range(TERMINATE_TRIES_MAX):
-        answers = _try(provider, left, grace_s, in_flight)
-        done += [answer for answer in answers if answer.refusal is None]
-        refused = {answer.id: answer.refusal for answer in answers if answer.refusal is not None}
-        if not refused:
+        passing = dict[str, Refusal]()
+        for answer in _try(provider, left, grace_s, in_flight):
+            if answer.refusal is None:
+                if on_end is not None:
+                    on_end(answer)
+            else:
+                of_kind = passing if answer.refusal.kind in ("throttled", "transient") else lasting
+                of_kind[answer.id] = answer.refusal
+        left = list(passing)
+        if not passing or tries == TERMINATE_TRIES_MAX - 1:
             break
-        left, first = list(refused), next(iter(refused.values()))
-        if first.kind not in ("throttled", "transient") or tries == TERMINATE_TRIES_MAX - 1:
-            raise GatewayError(
-                f"{len(left)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
-                hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
-            )
-        time.sleep(max(first.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
-    return done
+        asked_s = max(refusal.retry_after_s or 0.0 for refusal in passing.values())
+        time.sleep(max(asked_s, RETRY_WAIT_S * 2**tries))
+    if refused := lasting | passing:
+        first = next(iter(refused.values()))
+        raise GatewayError(
+            f"{len(refused)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
+            hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
+        )
 
 
 def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight) -> Sequence[Ended]:

@@ -19,13 +19,13 @@ from tradewind.fleet.charges import Charges
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
-from tradewind.fleet.launching import Launcher
+from tradewind.fleet.launching import Launcher, other_type
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
-from tradewind.fleet.provider import Adopting, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.client import GatewayClient
@@ -94,7 +94,7 @@ class Fleet:
         self._ordering = Orders(self.id, settings)
         self._offers = OfferBook(provider, self._in_flight, self._may_rent)
         self._launcher = Launcher(
-            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region
+            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region, self._can_pay
         )
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
@@ -268,11 +268,16 @@ class Fleet:
                 self.machines[order.name] = machine
                 offers = self._offers.by_region.get(order.region, ())
                 self._charges.launched(planned[order.name], order, machine, offers)
+                if (note := other_type(planned[order.name], order, offers)) is not None:
+                    self._report(note)
         finally:
             # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
             self._charges.refused(missing.keys() - self._launcher.unanswered - self._launcher.unwanted)
         if missing:
             self._require_open()
+
+    def _can_pay(self, planned: LaunchOrder, other: LaunchOrder, machines: int) -> bool:
+        return self._charges.can_pay(planned, other, self._offers.by_region.get(other.region, ()), machines)
 
     def _is_wanted(self, order: LaunchOrder) -> bool:
         """Return whether a launched machine is still wanted. It is not if any process ended the fleet, or if the plan
@@ -404,12 +409,21 @@ class Fleet:
         ready = [machine for machine in machines if machine.name in self._addresses]
         unready = [machine for machine in machines if machine not in ready]
         names = {machine.id: machine.name for machine in machines}
+
+        def note(answer: Ended) -> None:
+            self._charges.ended(names[answer.id], answer.ended_unix_s)
+            self._ordering.ended(names[answer.id])
+            self._dismiss(names[answer.id])
+
+        errors: list[GatewayError] = []
         for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
             if ending:
-                for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
-                    self._charges.ended(names[answer.id], answer.ended_unix_s)
-                    self._ordering.ended(names[answer.id])
-                    self._dismiss(names[answer.id])
+                try:
+                    terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight, note)
+                except GatewayError as error:
+                    errors.append(error)  # The others cost money, too.
+        if errors:
+            raise errors[0]
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}

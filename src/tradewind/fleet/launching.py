@@ -32,8 +32,18 @@ from tradewind.fleet.provider import (
 )
 from tradewind.model.latch import Latch
 from tradewind.model.records import dataclass, field, replace
+from tradewind.model.units import SECONDS_PER_HOUR, format_usd
 
-__all__ = ["BACKOFF_S_MAX", "CHOICES_MAX", "PRICE_RATIO_MAX", "WAITS_MAX", "Launcher", "choices_of", "offer_for"]
+__all__ = [
+    "BACKOFF_S_MAX",
+    "CHOICES_MAX",
+    "PRICE_RATIO_MAX",
+    "WAITS_MAX",
+    "Launcher",
+    "choices_of",
+    "offer_for",
+    "other_type",
+]
 
 #: Maximum number of zones and types to try for one machine if a region lacks capacity, including the first.
 CHOICES_MAX = 8
@@ -48,8 +58,9 @@ BACKOFF_S_MAX = 20.0
 
 @dataclass(slots=True)
 class _Pending:
-    """A machine that is not launched yet: its current order, the remaining choices, and the number of retries."""
+    """A machine that is not launched yet: its planned and its current order, the remaining choices, and the retries."""
 
+    planned: LaunchOrder
     order: LaunchOrder
     choices: Iterator[LaunchOrder] | None = None
     waits: int = 0
@@ -60,7 +71,8 @@ class _Pending:
 class Launcher:
     """Launches machines of one fleet.
 
-    `wanted` returns whether an order is still valid. If it is not, the machine that it launched is ended.
+    `wanted` returns whether an order is still valid. If it is not, the machine that it launched is ended. `can_pay`
+    returns whether the cost ceiling allows another order in place of the planned one, for so many machines.
     """
 
     provider: Provider
@@ -71,6 +83,7 @@ class Launcher:
     in_flight: InFlight
     offers: Mapping[str, Sequence[Offer]]
     """Offers by region."""
+    can_pay: Callable[[LaunchOrder, LaunchOrder, int], bool]
     unanswered: set[str] = field(default_factory=set)
     """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
     unwanted: set[str] = field(default_factory=set)
@@ -82,7 +95,7 @@ class Launcher:
 
         Raises ProviderRefused if a machine cannot be launched. The caller must end the others, which may have been.
         """
-        pending = {order.name: _Pending(order) for order in orders}
+        pending = {order.name: _Pending(order, order) for order in orders}
         while pending:
             if self.stopped.is_set():
                 return
@@ -98,7 +111,9 @@ class Launcher:
                 if result.machine is not None:
                     del pending[result.order.name]
                     yield result.order, result.machine
-                elif result.refusal is not None and not self._prepare_retry(pending[result.order.name], result.refusal):
+                elif result.refusal is not None and not self._prepare_retry(
+                    pending[result.order.name], result.refusal, len(pending)
+                ):
                     given_up[result.order.name] = result.refusal
             if given_up:
                 raise _given_up(given_up, orders)
@@ -142,12 +157,13 @@ class Launcher:
             if machine.tags.get(KEY_TAG) in keys and not machine.ended
         }
 
-    def _prepare_retry(self, pending: _Pending, refusal: Refusal) -> bool:
-        """Prepare the next attempt; return False if none is left."""
+    def _prepare_retry(self, pending: _Pending, refusal: Refusal, machines: int) -> bool:
+        """Prepare the next attempt; return False if none is left. As many `machines` as this may need another type."""
         if refusal.kind == "capacity":
             if pending.choices is None:
                 pending.choices = iter(choices_of(pending.order, self.offers.get(pending.order.region, ())))
-            fresh = next(pending.choices, None)
+            able = (each for each in pending.choices if self.can_pay(pending.planned, each, machines))
+            fresh = next(able, None)
             if fresh is not None:
                 pending.order = fresh
             return fresh is not None
@@ -207,6 +223,17 @@ def offer_for(order: LaunchOrder, offers: Collection[Offer]) -> Offer | None:
     return None
 
 
+def other_type(planned: LaunchOrder, order: LaunchOrder, offers: Collection[Offer]) -> str | None:
+    """Return a line for the user if a machine has another type or price than the plan; None if it has not."""
+    offer = offer_for(order, offers)
+    if offer is None or (planned.type, planned.spot) == (order.type, order.spot):
+        return None
+    missing = f"a {planned.type} spot machine" if planned.spot else f"a {planned.type}"
+    what = order.type if order.type != planned.type else f"{order.type} on demand"
+    price = f"{format_usd(offer.usd_per_s * SECONDS_PER_HOUR)} per hour"
+    return f"{order.region} has no capacity for {missing}: machine {order.name} is a {what}, for {price}"
+
+
 def _may_run(result: LaunchResult) -> bool:
     """Return whether a machine may run that the provider has not reported."""
     return result.refusal is not None and result.refusal.kind == "transient"
@@ -225,7 +252,7 @@ def _given_up(refusals: dict[str, Refusal], orders: Sequence[LaunchOrder]) -> Tr
     more = "" if len(refusals) == 1 else f" and {len(refusals) - 1} more"
     hints = {
         "permission": refusal.missing,
-        "quota": "plan with fewer machines: --max-vms",
+        "quota": "use fewer machines: --max-vms, or --machines of `fleet up`",
     }
     return ProviderRefused(
         f"machine {name} in {order.region}{more} cannot be launched: {refusal.kind}: {refusal.reason}",

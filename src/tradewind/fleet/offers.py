@@ -46,7 +46,7 @@ class OfferBook:
             raise ProviderRefused(
                 f"the plan needs {format_count(len(names), 'machine')} in {region}, "
                 f"the {self._provider.kind} provider has {quota.left}",
-                hint="plan with fewer machines: --max-vms",
+                hint="use fewer machines: --max-vms, or --machines of `fleet up`",
                 kind="quota",
                 regions=dict.fromkeys(names[quota.left :], region),
             )

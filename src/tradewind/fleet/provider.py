@@ -70,7 +70,7 @@ class Refusal:
     reason: str
     """In the provider's own words, one line."""
     action: str | None = None
-    """For `permission`: the missing permission, such as `ec2:CreateFleet`, or another need: `a sign-in to …`."""
+    """The missing permission, such as `ec2:CreateFleet`, or another need, such as `a sign-in to …`."""
     retry_after_s: float | None = None
     """For `throttled`: the wait that the provider asks for."""
 

@@ -77,6 +77,10 @@ class Meter(Protocol):
         """
         ...
 
+    def can_pay(self, usd: float) -> bool:
+        """Return whether the cost ceiling leaves this much besides all that is charged so far."""
+        ...
+
     def left_s(self, most_s: float) -> float:
         """Return how long the living machines may keep running within the cost ceiling, up to `most_s`."""
         ...

@@ -39,6 +39,8 @@ class WarmMachine:
     ingress_gbps: float = 0.0
     network_tier: NetworkTier | None = None
     """None in a cloud without a choice."""
+    billed_s_min: float = 0.0
+    """Minimum billed time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from tradewind.errors import GatewayError
-from tradewind.fleet.aws.refusals import refusal_of
+from tradewind.fleet.aws.refusals import LOGIN, refusal_of
 from tradewind.fleet.provider import CallRefused, Refusal
 from tradewind.model.aws import AwsSettings
 
@@ -17,11 +17,12 @@ __all__ = ["AwsApi"]
 CONNECT_S, READ_S = 10, 40
 #: Attempts of boto3 itself, which repeats only what is safe to repeat. The fleet repeats launches.
 ATTEMPTS = 3
+#: Pages that are read of one list, of up to a thousand entries each.
+PAGES_MAX = 1000
 #: Service → prefix of its permissions, where they differ.
 PREFIXES = {"service-quotas": "servicequotas"}
 #: Region of calls that are not about a region.
 ANY_REGION = "us-east-1"
-LOGIN = "valid credentials: `aws sso login`, `aws configure`, or another `profile` in [aws]"
 
 
 class AwsApi:
@@ -37,6 +38,7 @@ class AwsApi:
     def call(self, service: str, region: str, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation, such as `run_instances`, and return its answer."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         client = self._client(service, region)
         action = f"{PREFIXES.get(service, service)}:{client.meta.method_to_api_mapping[operation]}"
@@ -49,6 +51,10 @@ class AwsApi:
             raise CallRefused(
                 refusal_of(str(found.get("Code", "")), str(found.get("Message", "")), action, retry_after_s)
             ) from None
+        except ResponseParserError:
+            # It has the whole answer in its words: the page of a proxy or of a server that is broken.
+            words = f"{service} in {region} answers something that is not of AWS's API"
+            raise CallRefused(Refusal("transient", words)) from None
         except BotoCoreError as error:
             raise CallRefused(_without_answer(error)) from None
         return answer
@@ -60,12 +66,13 @@ class AwsApi:
     def pages(self, region: str, operation: str, key: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Yield the entries of a listing of EC2, from all its pages."""
         token: dict[str, str] = {}
-        while True:
+        for _ in range(PAGES_MAX):
             page = self.ec2(region, operation, **arguments, **token)
             yield from page.get(key, ())
             if not page.get("NextToken"):
                 return
             token = {"NextToken": page["NextToken"]}
+        raise CallRefused(Refusal("bad request", f"{region}: {operation} has more than {PAGES_MAX} pages"))
 
     def regions(self) -> tuple[str, ...]:
         """Return the regions that the account may use."""
@@ -134,4 +141,6 @@ def _without_answer(error: Exception) -> Refusal:
         return Refusal("permission", f"no AWS credentials: {reason}", LOGIN)
     if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
         return Refusal("bad request", reason)
+    if name in ("EndpointConnectionError", "ConnectTimeoutError"):
+        return Refusal("transient", reason, "a region that exists, and a network that reaches it")
     return Refusal("transient", reason)

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from tradewind.fleet.provider import Refusal, RefusalKind
 
-__all__ = ["refusal_of"]
+__all__ = ["LOGIN", "refusal_of"]
+
+LOGIN = "valid credentials: `aws sso login`, `aws configure`, or another `profile` in [aws]"
+#: What else a call needs, by code. EC2 answers AuthFailure also in a region that the account has not enabled.
+_NEEDS = {
+    "AuthFailure": f"{LOGIN}; and a region that the account has enabled",
+    "ExpiredToken": LOGIN,
+    "ExpiredTokenException": LOGIN,
+    "InvalidClientTokenId": LOGIN,
+    "OptInRequired": "an account that is signed up for EC2, and a region that it has enabled",
+    "RequestExpired": "the right time on this machine",
+    "SignatureDoesNotMatch": LOGIN,
+    "UnrecognizedClientException": LOGIN,
+}
 
 #: Maximum length of a reason. Amazon appends an encoded message of kilobytes to some.
 REASON_MAX = 300
@@ -29,6 +42,7 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "InvalidClientTokenId",
         "OptInRequired",
         "PendingVerification",
+        "RequestExpired",
         "SignatureDoesNotMatch",
         "UnauthorizedOperation",
         "UnrecognizedClientException",
@@ -99,7 +113,7 @@ def refusal_of(code: str, message: str, action: str, retry_after_s: float | None
     reason = " ".join(f"{code}: {words}".split())[:REASON_MAX]
     if code == SPOT_ROLE:
         return Refusal(kind, reason, "iam:CreateServiceLinkedRole", retry_after_s)
-    return Refusal(kind, reason, _missing(message, action) if code in _LACKING else None, retry_after_s)
+    return Refusal(kind, reason, _missing(message, action) if code in _LACKING else _NEEDS.get(code), retry_after_s)
 
 
 def _missing(message: str, action: str) -> str:

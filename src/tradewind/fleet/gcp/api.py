@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -30,6 +31,9 @@ POLL_S_MIN, POLL_S_MAX = 0.1, 2.0
 PAGE_ITEMS = 500
 #: Pages that are read of one list. A project may have more machines, but hardly with our labels.
 PAGES_MAX = 100
+#: Maximum length of an answer. A full page has about 5 MB.
+ANSWER_BYTES_MAX = 1 << 26
+PIECE_BYTES = 1 << 16
 
 
 class OperationFailed(CallRefused):
@@ -57,13 +61,14 @@ class ComputeApi:
     def aggregated(self, kind: str, wanted: str) -> Iterator[dict[str, Any]]:
         """Yield the instances or disks of all zones that match a filter."""
         for page in self._pages(f"aggregated/{kind}", wanted):
-            for scope in page.get("items", {}).values():
-                yield from scope.get(kind, ())
+            scopes = page.get("items", {})
+            for scope in _objects(list(scopes.values()) if isinstance(scopes, dict) else None):
+                yield from _objects(scope.get(kind, []))
 
     def listed(self, path: str, wanted: str) -> Iterator[dict[str, Any]]:
         """Yield the resources below a path that match a filter."""
         for page in self._pages(path, wanted):
-            yield from page.get("items", ())
+            yield from _objects(page.get("items", []))
 
     def insert(self, path: str, body: Mapping[str, Any], request_id: uuid.UUID) -> dict[str, Any]:
         """Begin to create something, and return the operation. The same request id is the same creation."""
@@ -123,8 +128,16 @@ class ComputeApi:
 
         try:
             response = session.request(
-                method, self._base + path, params=query, json=body, timeout=(CONNECT_S, REQUEST_S)
+                method,
+                self._base + path,
+                params=query,
+                json=body,
+                timeout=(CONNECT_S, REQUEST_S),
+                stream=True,
+                allow_redirects=False,
             )
+            with response:
+                content = _content(response)
         except exceptions.TransportError as error:
             raise CallRefused(Refusal("transient", _first_line(f"Google's token service: {error}"))) from error
         except exceptions.GoogleAuthError as error:
@@ -133,9 +146,11 @@ class ComputeApi:
             raise CallRefused(Refusal("transient", f"no answer to {method} {path}: {type(error).__name__}")) from error
         if response.status_code in absent:
             return {}
+        if 300 <= response.status_code < 400:
+            raise CallRefused(Refusal("bad request", f"the answer to {method} {path} is a redirect: check `endpoint`"))
         try:
-            answer = response.json()
-        except ValueError:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
             answer = None
         if response.status_code >= 400:
             found = answer if isinstance(answer, dict) else {}
@@ -168,6 +183,23 @@ class ComputeApi:
                 found = AuthorizedSession(self._credentials)  # type: ignore[no-untyped-call]
             self._sessions.session = found
         return found
+
+
+def _content(response: requests.Response) -> bytes:
+    """Return what a response contains. Raises CallRefused if that is longer than ANSWER_BYTES_MAX."""
+    found = bytearray()
+    for piece in response.iter_content(PIECE_BYTES):
+        found += piece
+        if len(found) > ANSWER_BYTES_MAX:
+            raise CallRefused(Refusal("bad request", f"an answer of the API is longer than {ANSWER_BYTES_MAX} bytes"))
+    return bytes(found)
+
+
+def _objects(found: Any) -> list[dict[str, Any]]:
+    """Return a list of JSON objects. Raises CallRefused if it is something else."""
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise CallRefused(Refusal("bad request", "a list of the API has another form than Google's"))
+    return found
 
 
 def _operation_path(operation: Mapping[str, Any]) -> str:

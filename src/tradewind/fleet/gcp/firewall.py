@@ -128,11 +128,12 @@ def stale_rules(api: ComputeApi, living: Collection[str]) -> list[str]:
 def _ours(api: ComputeApi) -> Iterator[tuple[Leftover, float | None]]:
     """Yield all rules of ours, with the time at which each was made."""
     for rule in api.listed("global/firewalls", f'name eq "{PREFIX}.*"'):
-        name = rule["name"]
+        name = str(rule.get("name"))
         try:
-            tags = json.loads(rule.get("description", ""))
-        except ValueError:
+            tags = json.loads(str(rule.get("description", "")))
+        except (ValueError, RecursionError):
             continue  # A rule of somebody else.
-        if name.startswith(PREFIX) and isinstance(tags, dict) and FLEET_TAG in tags:
+        is_named = isinstance(tags, dict) and all(isinstance(tags.get(tag, ""), str) for tag in (FLEET_TAG, OWNER_TAG))
+        if name.startswith(PREFIX) and is_named and FLEET_TAG in tags:
             leftover = Leftover(f"global/firewalls/{name}", "firewall rule", "gcp:global", tags)
             yield leftover, unix_s(rule.get("creationTimestamp"))

@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.fleet.boot.ports import CONTROL_PORT
 from tradewind.fleet.gcp.api import unix_s
 from tradewind.fleet.gcp.firewall import network_tag
-from tradewind.fleet.provider import KEY_TAG, NAME_TAG, OWNER_TAG, LaunchOrder, Lease, Machine
+from tradewind.fleet.provider import KEY_TAG, NAME_TAG, OWNER_TAG, CallRefused, LaunchOrder, Lease, Machine, Refusal
 from tradewind.model.gcp import GcpSettings
 
 __all__ = ["insert_body", "instance_name", "is_ours", "machine_of", "network_path", "stopped_unix_s"]
@@ -139,12 +139,23 @@ def _interface(order: LaunchOrder, settings: GcpSettings) -> dict[str, Any]:
 
 def is_ours(instance: Mapping[str, Any]) -> bool:
     """Return whether an instance has our labels."""
-    labels: Mapping[str, str] = instance.get("labels", {})
-    return {KEY_TAG, NAME_TAG, OWNER_TAG} <= labels.keys()
+    labels = instance.get("labels")
+    return isinstance(labels, dict) and {KEY_TAG, NAME_TAG, OWNER_TAG} <= labels.keys()
 
 
 def machine_of(instance: Mapping[str, Any], settings: GcpSettings) -> Machine:
-    """Return an instance of ours as a machine."""
+    """Return an instance of ours as a machine. Raises CallRefused if the API describes it in another form than Google.
+
+    Leaving it out would hide a machine that costs money.
+    """
+    try:
+        return _machine_of(instance, settings)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        name = instance.get("name")
+        raise CallRefused(Refusal("bad request", f"the API describes {name} in another form than Google's")) from error
+
+
+def _machine_of(instance: Mapping[str, Any], settings: GcpSettings) -> Machine:
     labels: Mapping[str, str] = instance["labels"]
     zone = instance["zone"].rpartition("/")[2]
     interface = instance["networkInterfaces"][0]

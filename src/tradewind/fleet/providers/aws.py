@@ -60,6 +60,8 @@ FACTS_S = 600.0
 IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{processor}"
 #: Quotas of vCPUs of standard instances (Service Quotas): on demand, spot.
 VCPU_QUOTA, SPOT_VCPU_QUOTA = "L-1216C47A", "L-34B43A08"
+#: A list may not show an instance for this time after its launch. It is far above `settles_s`.
+FRESH_S = 60.0
 LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
 VOLUME, GROUP = "vol-", "sg-"
 
@@ -89,6 +91,8 @@ class AwsProvider:
         self._admitting = threading.Lock()
         #: Times and results of the latest looks at machines, by id.
         self._looks: dict[str, tuple[float, str | None]] = {}
+        #: Machines that this object launched lately, by id.
+        self._fresh: dict[str, tuple[float, Machine]] = {}
 
     def document(self) -> dict[str, Any]:
         """Return the kind, the settings, and the sources of the gateway program."""
@@ -269,6 +273,7 @@ class AwsProvider:
         if machine.ended:
             # The client token is that of an instance that has ended since.
             raise CallRefused(Refusal("bad request", f"the instance of this order, {machine.id}, has ended"))
+        self._fresh[machine.id] = time.monotonic(), machine
         return machine
 
     def _image(self, region: str) -> str:
@@ -421,8 +426,17 @@ class AwsProvider:
         return answers, fleets
 
     def _ours_among(self, region: str, names: Sequence[str]) -> list[Machine]:
-        """Return those instances that are ours, also the ended ones. Nothing else may be ended."""
-        return self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}]) if names else []
+        """Return those instances that are ours, also the ended ones and those that lists do not show yet.
+
+        Nothing else may be ended.
+        """
+        if not names:
+            return []
+        listed = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}])
+        fresh_s = time.monotonic() - FRESH_S
+        self._fresh = {one: found for one, found in self._fresh.items() if found[0] > fresh_s}
+        unlisted = {f"{region}/{name}" for name in names} - {machine.id for machine in listed}
+        return [*listed, *(machine for _, machine in list(self._fresh.values()) if machine.id in unlisted)]
 
     def _drop_group(self, fleet_id: str, region: str, timeout_s: float) -> None:
         """Delete a fleet's group in a region without living machines.

@@ -447,10 +447,10 @@ class GcpProvider:
         ]
         for disk in self._api.aggregated("disks", OURS):
             if not disk.get("users") and is_ours(disk):
-                zone = disk["zone"].rpartition("/")[2]
+                zone = str(disk.get("zone")).rpartition("/")[2]
                 tags = {name: value for name, value in disk["labels"].items() if name.startswith("tradewind-")}
                 region = f"gcp:{zone.rpartition('-')[0]}"
-                found.append(Leftover(f"{zone}{DISK}{disk['name']}", "disk", region, tags))
+                found.append(Leftover(f"{zone}{DISK}{disk.get('name')}", "disk", region, tags))
         return (*found, *(rule_leftovers(self._api) if self._settings.firewall else ()))
 
     def host(self, machine: Machine) -> GcpAccess:

@@ -232,15 +232,15 @@ class SshProvider:
         ready = parsed_object(answer[4] if len(answer) > 4 else "")
         if ready is not None and machine.control is None and not machine.ended:
             connection = self._connection(host)
-            control: str = ready.get("control") or ""
+            said = (ready.get(name) for name in ("control", "data_address"))
+            control, data = (text if isinstance(text, str) else "" for text in said)
             if control.startswith("unix:"):
-                remote = connection.call("control_socket", folder_id(machine.id))[0][0]
+                remote = connection.ask("control_socket", folder_id(machine.id))
                 control = f"unix:{connection.forward(remote, str(self._socket_folder() / folder_id(machine.id)))}"
             elif control:
                 control = connection.forward(control)
-            data: str = ready.get("data_address") or ""
             port = data.rpartition(":")[2]
-            at_home = connection.forward(f"127.0.0.1:{port}") if port else None
+            at_home = connection.forward(f"127.0.0.1:{port}") if port.isdecimal() else None
             machine = replace(machine, control=control or None, data_at_home=at_home)
         self._known[machine.id] = machine
         return machine

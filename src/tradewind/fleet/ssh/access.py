@@ -29,7 +29,10 @@ class SshAccess:
 
     def put(self, name: str, content: bytes) -> str:
         """Write a file into the machine's folder, which is removed with the machine."""
-        where = self._call("where", folder_id(self.machine.id))[0][0]
+        try:
+            where = self.connection.ask("where", folder_id(self.machine.id))
+        except CallRefused as error:
+            raise GatewayError(str(error)) from error
         path = f"{where}/files/{Path(name).name}"
         quoted = "'" + path.replace("'", "'\\''") + "'"
         folder = quoted[: quoted.rindex("/")] + "'"

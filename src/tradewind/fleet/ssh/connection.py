@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
+from tradewind.fleet.ssh.bounded import OUTPUT_BYTES_MAX, run_bounded
 from tradewind.model.hosts import SshHost
 
 __all__ = ["Connection"]
@@ -34,8 +35,8 @@ ALIVE_S = 10
 CLOSE_S = 1.0
 #: Commands at once over one connection. An ssh server admits ten by default, one of which is the master's.
 SESSIONS_MAX = 6
-#: The output of a command is truncated to this length.
-OUTPUT_BYTES_MAX = 1 << 20
+#: A host that greets with more than this before it runs a command is refused.
+GREETING_BYTES_MAX = 1 << 20
 #: Messages of the client that are kept, and their length.
 MESSAGES_MAX = 20
 LINE_BYTES_MAX = 1000
@@ -44,6 +45,16 @@ PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
 SSH_FAILED = 255
 
+#: Settings of the user's configuration that are for logins by hand. A host that only runs gateways gets no use of the
+#: user's agent or display, ports may be in use, and commands need neither a terminal nor another command.
+_OVERRIDES = (
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+)
 _HELLO = b"tradewind\n"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
@@ -60,6 +71,7 @@ class Connection:
         self._socket = socket_path
         self._options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}"]
         self._options += ["-o", f"ServerAliveInterval={ALIVE_S}", "-o", "ServerAliveCountMax=3"]
+        self._options += [word for setting in _OVERRIDES for word in ("-o", setting)]
         self._options += [] if ssh_config is None else ["-F", ssh_config]
         self._opening = threading.Lock()
         self._sessions = threading.Semaphore(SESSIONS_MAX)
@@ -73,9 +85,18 @@ class Connection:
         """Call a function of machine.sh on the host; return its lines, split at tabs."""
         script = f"base={self._base}\n{_MACHINE_SCRIPT.read_text(encoding='utf-8')}\n{function} {shlex.join(words)}\n"
         code, out, said = self.run("sh -s", script.encode(), timeout_s)
+        if len(out) >= OUTPUT_BYTES_MAX:
+            raise CallRefused(Refusal("bad request", f"{self.host.name}: the answer of the host is too long"))
         if code != 0:
             raise CallRefused(Refusal("transient", f"{self.host.name}: sh ended with code {code}: {last_line(said)}"))
         return [line.split("\t") for line in out.decode(errors="replace").splitlines()]
+
+    def ask(self, function: str, *words: str) -> str:
+        """Call a function of machine.sh whose answer is one word, such as a path."""
+        lines = self.call(function, *words)
+        if not lines or not lines[0][0]:
+            raise CallRefused(Refusal("transient", f"{self.host.name}: the answer of the host is not complete"))
+        return lines[0][0]
 
     @property
     def _base(self) -> str:
@@ -101,13 +122,13 @@ class Connection:
         ]
         with self._sessions:
             try:
-                done = subprocess.run(words, input=given, capture_output=True, timeout=timeout_s, check=False)
+                code, out, errors = run_bounded(words, given, timeout_s)
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise CallRefused(Refusal("transient", f"{self.host.name}: {_brief(error)}")) from error
-        said = done.stderr.decode(errors="replace")
-        if done.returncode == SSH_FAILED:
+        said = errors.decode(errors="replace")
+        if code == SSH_FAILED:
             raise CallRefused(refusal_of(self.host.name, said))
-        return done.returncode, done.stdout[-OUTPUT_BYTES_MAX:], said
+        return code, out, said
 
     def copy_program(self, path: str, digest: str, timeout_s: float) -> None:
         """Copy the gateway program to the host, unless it arrives damaged or does not fit there."""
@@ -219,10 +240,15 @@ class Connection:
                 self._close()
                 raise CallRefused(refusal_of(self.host.name, said.text()))
             heard += piece  # A login shell may greet first.
+            if len(heard) > GREETING_BYTES_MAX:
+                self._master.kill()
+                self._close()
+                raise CallRefused(Refusal("bad request", f"{self.host.name}: its greeting does not end"))
 
     def _control(self, action: str, *words: str) -> tuple[int, str]:
         """Send a request to the master. Returns ssh's exit code and standard error."""
-        command = ["ssh", *self._options, "-S", str(self._socket), "-O", action, *words, "--", self.host.name]
+        # The configuration was read for the master. Here it would add the user's own forwards.
+        command = ["ssh", "-F", "none", "-S", str(self._socket), "-O", action, *words, "--", self.host.name]
         try:
             done = subprocess.run(
                 command, capture_output=True, timeout=CONNECT_S, check=False, stdin=subprocess.DEVNULL
@@ -258,8 +284,8 @@ class _Messages:
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
-            for line in stream:
-                self._lines.append(line[:LINE_BYTES_MAX].decode(errors="replace"))
+            while line := stream.readline(LINE_BYTES_MAX):
+                self._lines.append(line.decode(errors="replace"))
 
     def text(self) -> str:
         """Return the last lines of a client that has ended."""
