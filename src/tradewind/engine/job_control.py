@@ -96,6 +96,8 @@ class JobControl:
             "concurrency": options.concurrency,
             "store_work_s": options.store_work_s,
             "dedup_window_bytes": options.dedup_window_bytes,
+            "read_requests_start": options.read_requests_start,
+            "write_requests_start": options.write_requests_start,
         }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
