@@ -37,7 +37,7 @@ from tradewind.model.guest import Guest
 from tradewind.model.url import parse_url
 from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.engine_request import engine_request, guest_of, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.faults import Faults
@@ -45,6 +45,7 @@ from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
+from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -313,10 +314,23 @@ class JobWorker:
                         running.drain()
                         is_draining = True
             running.close()
+            self._note_limits(job, lease)
         finally:
             if self._traces is not None:
                 self._traces.run_ended(lease.job, traceparent, job)
         running.result()
+
+    def _note_limits(self, job: Job, lease: JobLease) -> None:
+        """Record how the gateways of a run have tuned themselves, for the links of the job."""
+        if not self._settings.tunes_links:
+            return
+        changes = job.limit_changes()
+        granted = None if not changes else getattr(self._queue.find(lease.job), "granted", None)
+        if granted is None:
+            return
+        with self._database.write() as connection:
+            now_ms = database_unix_ms(connection)
+            record_gateway_decisions(connection, lease, json.loads(granted)["links"], changes, now_ms)
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         error = named_in_error(error, row.request)

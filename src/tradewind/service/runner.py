@@ -63,7 +63,15 @@ class JobRunner:
         )
         binder = ServiceBinder(grid)
         self._scheduling = ServiceScheduler(
-            database, queue, claims, right, binder, self._worker.fail, self._worker.progress, faults
+            database,
+            queue,
+            claims,
+            right,
+            binder,
+            self._worker.fail,
+            self._worker.progress,
+            faults,
+            tunes_links=settings.tunes_links,
         )
         self._schedules = ScheduleRunner(database, queue, faults, traces)
         self._next_s = 0.0

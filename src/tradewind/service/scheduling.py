@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from tradewind.errors import StateError
-from tradewind.model.event import Progress
+from tradewind.model.event import Progress, StageLimit
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
@@ -36,6 +36,7 @@ from tradewind.service.limits import (
     PROGRESS_EVERY_S,
     WITHHELD_EVERY_S,
 )
+from tradewind.service.link_decisions import record_tunings, restored_links
 from tradewind.service.places import conflict
 from tradewind.service.refunds import are_hours_counted, count_withheld
 from tradewind.service.scheduler.eta import Eta
@@ -54,11 +55,13 @@ from tradewind.service.scheduler.events import (
     StartJob,
     StopJob,
     TimePassed,
+    TuneLink,
 )
 from tradewind.service.scheduler.job_states import RUNNING_PHASE
 from tradewind.service.scheduler.jobs import resources_of
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.state import Scheduler
+from tradewind.service.scheduler.tuning import REQUESTS_MAX
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rules import RuleReader
 from tradewind.service.tables import ACTIVE, ENDED, jobs
@@ -100,8 +103,11 @@ class ServiceScheduler:
         fail: Callable[[JobRow, str], None],
         progress: Callable[[str], Progress | None],
         faults: Faults,
+        *,
+        tunes_links: bool = True,
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
+        self._tunes_links = tunes_links
         self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
         #: Connections of the jobs that were read last which have written, as tenant and name.
         self._proven: set[tuple[str, str]] = set()
@@ -206,19 +212,20 @@ class ServiceScheduler:
         """Send the scheduler all that has changed, and return its decisions."""
         is_new = self._scheduler is None
         if self._scheduler is None:
-            self._scheduler = Scheduler(self._binder)
+            self._scheduler = Scheduler(self._binder, tunes_links=self._tunes_links)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             self._clock_s = (now_ms / 1000, time.monotonic())
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = _open_jobs(connection)
-            ended = _states(connection, self._seen.keys() - found.keys())
+            ended = _ended(connection, self._seen.keys() - found.keys())
             costs = _costs_today(connection, now_ms / 1000) if is_new else []
+            links = restored_links(connection) if is_new and self._tunes_links else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
             self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
             active = _running(connection) if self._is_progress_due() else []
-        events = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
+        events = [TimePassed(), *links, *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
         for event in [*events, *self._ends(ended), *self._job_events(rows, is_new)]:
             decisions += self._scheduler.handle(self._now_s(), event)
@@ -243,8 +250,7 @@ class ServiceScheduler:
         for job_id, engine_job, moved_before in active:
             found = self._progress(engine_job)
             if found is not None and job_id in self._seen and found.bytes_done > moved_before:
-                left = found.bytes_total - found.bytes_done if found.listed else None
-                yield RunProgressed(job_id, found.bytes_done - moved_before, left)
+                yield _progressed(job_id, found, moved_before)
 
     def _is_news(self, job_id: str, state: str, failures: str) -> bool:
         """Return whether the row of a job differs from what the scheduler knows."""
@@ -256,10 +262,16 @@ class ServiceScheduler:
             return phase == RUNNING_PHASE or seen.failures != failures
         return phase != RUNNING_PHASE and state in LEAVING
 
-    def _ends(self, states: dict[str, str]) -> Iterator[SchedulerEvent]:
-        for job_id, state in sorted(states.items()):
+    def _ends(self, found: Mapping[str, tuple[str, str | None, int]]) -> Iterator[SchedulerEvent]:
+        for job_id, (state, engine_job, moved_before) in sorted(found.items()):
             del self._seen[job_id]
-            yield RunEnded(job_id) if state == "done" else JobCancelled(job_id)
+            if state != "done":
+                yield JobCancelled(job_id)
+                continue
+            last = None if engine_job is None or not self._tunes_links else self._progress(engine_job)
+            if last is not None:
+                yield _progressed(job_id, last, moved_before)
+            yield RunEnded(job_id, None if last is None else max(0, last.bytes_done - moved_before))
 
     def _job_events(self, rows: Sequence[JobRow], is_new: bool) -> Iterator[SchedulerEvent]:
         """Yield the events of jobs that are new, or have changed. Jobs that run already come first.
@@ -302,6 +314,7 @@ class ServiceScheduler:
             return []
         failed: dict[str, str] = {}
         started: list[str] = []
+        tunings: dict[str, TuneLink] = {}
         with self._database.write() as connection:
             if not self._lease.is_held(connection):
                 self._forget()
@@ -315,11 +328,14 @@ class ServiceScheduler:
                         self._not_started(decision.job_id)
                 elif isinstance(decision, StopJob):
                     _stop(connection, decision)
+                elif isinstance(decision, TuneLink):
+                    tunings[decision.link] = decision
                 else:
                     reason = decision.reason
                     failed[decision.job_id] = (
                         reason[0].upper() + reason[1:] if isinstance(decision, RefuseJob) else reason
                     )
+            record_tunings(connection, tunings.values(), round(self._now_s() * 1000))
         for job_id in started:
             self._queue.tell_moved(job_id, "running")
         rows = {row.id: row for row in (self._queue.find(one) for one in failed) if row is not None}
@@ -410,12 +426,25 @@ def _open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
     return {one: (state, failures) for found in (active, connection.execute(waiting)) for one, state, failures in found}
 
 
-def _states(connection: Connection, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return the states of jobs that are neither active nor among the oldest waiting ones."""
-    found: dict[str, str] = {}
+def _progressed(job_id: str, found: Progress, moved_before: int) -> RunProgressed:
+    """Return what a run has moved after `moved_before` bytes of earlier runs, and the requests of its gateways."""
+    left = found.bytes_total - found.bytes_done if found.listed else None
+    stages = None if found.limits is None else (_per_gateway(found.limits.read), _per_gateway(found.limits.write))
+    return RunProgressed(job_id, max(0, found.bytes_done - moved_before), left, stages)
+
+
+def _per_gateway(stage: StageLimit | None) -> float | None:
+    """Return the requests of each gateway of a stage; all have the same maximum."""
+    return None if stage is None or stage.max <= 0 else REQUESTS_MAX * stage.now / stage.max
+
+
+def _ended(connection: Connection, job_ids: Iterable[str]) -> dict[str, tuple[str, str | None, int]]:
+    """Return the states of jobs that are neither active nor among the oldest waiting ones, with what `_running` has."""
+    found: dict[str, tuple[str, str | None, int]] = {}
+    columns = select(jobs.c.id, jobs.c.state, jobs.c.engine_job, jobs.c.moved_bytes)
     for some in _parts(job_ids):
-        query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
-        found |= {row.id: row.state for row in connection.execute(query)}
+        query = columns.where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
+        found |= {one: (state, engine_job, moved) for one, state, engine_job, moved in connection.execute(query)}
     return found
 
 
