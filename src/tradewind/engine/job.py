@@ -224,6 +224,13 @@ class Job:
         """
         self._control.end_machines(self.id)
 
+    def abort_left_uploads(self, credentials: GivenCredentials | None = None) -> None:
+        """Abort the uploads that earlier hosts of the job's guest have left unfinished, once the job is done.
+
+        A job that was started with `credentials` needs them again. Raises GatewayError, OSError.
+        """
+        self._control.abort_left_uploads(self.id, credentials)
+
     def receipt(self) -> dict[str, Any]:
         """Return the receipt as JSON: moved objects, their proofs, each run, the cost line by line, and the plan."""
         from tradewind.engine.receipt import receipt_of

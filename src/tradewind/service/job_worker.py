@@ -69,6 +69,8 @@ SHARING_HINT = "the operator can restart the service with --share-keys"
 LOCAL_WORDS = ("tradewind jobs", "tradewind ls", "--allow-empty")
 #: State of a job after its run was drained, by its state before.
 DRAINED = {"pausing": "paused", "stopping": "waiting"}
+#: Attempts to abort what earlier hosts of a guest have left.
+ABORT_TRIES = 3
 #: Pause after an error of the service itself.
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
@@ -207,8 +209,31 @@ class JobWorker:
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
+        if state == "done" and found is not None and row.request.get("guest") is not None:
+            fields["error"] = self._aborting_error(row, found)
         text = None if found is None else _last_receipt(row, state, found, recorded_bytes)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
+
+    def _aborting_error(self, row: JobRow, job: Job) -> str | None:
+        """Abort the uploads that earlier hosts of a guest have left; return why they stay, if they do.
+
+        The job is done nevertheless: its objects are there. Raises StateError.
+        """
+        text = ""
+        for _ in range(ABORT_TRIES):
+            try:
+                use = self._connections.use_of(row.tenant, row.request)
+                job.abort_left_uploads(None if use is None else use.credentials)
+            except OWN:
+                raise
+            except (TradewindError, OSError) as error:
+                text = f"unfinished uploads of an earlier host stay: {error}"
+                _LOG.warning("job %s: %s", row.id, text)
+                if self._closing.wait(RETRY_PAUSE_S):
+                    raise StateError("the server ends") from error
+            else:
+                return None
+        return text
 
     def _end_machines(self, row: JobRow, job: Job | None) -> None:
         """End what a killed server has left of a job's machines. Raises JobBusy while its processes end."""
