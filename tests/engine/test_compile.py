@@ -42,6 +42,14 @@ def test_each_gateway_gets_its_own_part() -> None:
     assert {program.limits.store_requests_max for program in programs.values()} == {9}
 
 
+def test_requests_at_first_are_those_of_the_settings() -> None:
+    settings = RunSettings("job-1", 9, KEY, read_requests_start=30, write_requests_start=5)
+    for program in compile_programs(two_routes(), JOB, settings).values():
+        assert (program.limits.read_requests_start, program.limits.write_requests_start) == (30, 5)
+    for program in compile_programs(two_routes(), JOB, RunSettings("job-1", 9, KEY)).values():
+        assert (program.limits.read_requests_start, program.limits.write_requests_start) == (16, 16)
+
+
 def without_data_port(deployment: Deployment, *names: str) -> Deployment:
     closed = {name: replace(deployment.addresses[name], data=None) for name in names}
     return replace(deployment, addresses={**deployment.addresses, **closed}, detours={})

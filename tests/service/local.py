@@ -40,12 +40,17 @@ def scheduler(
     name: str,
     jobs_max: int = 8,
     progress: Callable[[str], Progress | None] = lambda _: None,
+    *,
+    tunes_links: bool = True,
 ) -> ServiceScheduler:
     """Return the scheduler of a server with room for `jobs_max` jobs, which has said that it is there."""
     claims = ClaimTable(database, name, jobs_max, LEASE_MS)
     claims.renew()
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, progress, Faults())
+    queue, faults = JobQueue(database), Faults()
+    return ServiceScheduler(
+        database, queue, claims, lease, binder, lambda *_: None, progress, faults, tunes_links=tunes_links
+    )
 
 
 def job_runner(database: ServiceDatabase, folder: Path) -> JobRunner:

@@ -115,6 +115,35 @@ def test_a_cancelled_job_leaves_no_unfinished_upload_although_its_client_was_kil
     foreign.unlink()
 
 
+def on_another_host(job_id: str, home: Path, other: Path) -> None:
+    """Let the commands of another home know the job, but not its journal, as on another host with the same data."""
+    (folder,) = (home / "state" / "guests").iterdir()
+    there = other / "state" / "guests" / folder.name
+    there.mkdir(parents=True, mode=0o700)
+    (there / "job").write_text(job_id)
+
+
+def test_a_host_that_finishes_the_job_of_another_one_leaves_no_upload(server: Server, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(48 << 20))
+    words = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(large), "dublin:moved"
+    started, job_id = begin(server, tmp_path, *words)
+    with server.client() as client:
+        until_moved(client, job_id, 10 << 20)
+        started.kill()
+        started.communicate()
+        assert unfinished(server)
+        assert client.post(f"/v1/jobs/{job_id}/pause").status_code == 202
+        until(client, job_id, "paused")
+        on_another_host(job_id, tmp_path, tmp_path / "other")
+        done = tradewind(server, tmp_path / "other", *words)
+        assert done.returncode == 0 and done.stderr.startswith(f"job {job_id}\n"), done.stderr
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        assert (job["state"], job["error"]) == ("done", None)
+    assert (server.data / "dublin" / "default" / "moved").read_bytes() == large.read_bytes()
+    assert not unfinished(server)
+
+
 @pytest.mark.slow
 def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"

@@ -51,6 +51,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("DELETE", "/v1/market/bids/{bid_id}"): "jobs:write",
     ("GET", "/v1/sites"): "jobs:read",
     ("GET", "/v1/links"): "tenants",
+    ("GET", "/v1/links/decisions"): "tenants",
     ("GET", "/v1/fleets"): "tenants",
     ("GET", "/v1/bans"): "tenants",
     ("POST", "/v1/bans"): "tenants",

@@ -1,7 +1,10 @@
 """Two servers on one database: one schedules at a time, and an earlier one that does not know it decides nothing."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,16 +99,81 @@ def test_the_right_to_schedule_is_kept_during_a_long_pass(
     assert one.hold() is None
 
 
-def test_a_pass_that_hangs_loses_the_right_to_schedule(
-    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch
+def test_a_pass_without_progress_loses_the_right_to_schedule(
+    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scheduler_lease, "KEEP_SHARE", 0.0)
-    monkeypatch.setattr(scheduler_lease, "PASS_LEASES_MAX", -1)
+    now_s = time.monotonic()
+    monkeypatch.setattr(scheduler_lease, "time", SimpleNamespace(monotonic=lambda: now_s))
     one, two = (SchedulerLease(database, name, LEASE_MS) for name in ("one", "two"))
     assert one.hold() == 1
+    for _ in range(30):  # A pass of 30 leases, which does its work.
+        now_s += LEASE_MS / 1000
+        one.progressed()
+        expire(database)
+        one.keep()
+        assert two.hold() is None
+    now_s += LEASE_MS / 1000
     expire(database)
     one.keep()
+    assert two.hold() is None, "it may be silent for one lease"
+    now_s += 1.0
+    expire(database)
+    one.keep()
+    one.keep()
     assert two.hold() == 2
+    assert [record.message for record in caplog.records] == [
+        "the scheduler has made no progress for 61 s: another server may schedule"
+    ]
+    now_s += LEASE_MS / 1000
+    assert one.hold() is None, "it learns of it when it goes on"
+
+
+def test_a_hanging_pass_ends_its_right_and_nothing_else(
+    database: ServiceDatabase, server: Callable[[str], ServiceScheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the scheduler's lock. Requests get what is in the database, and the server can end."""
+    monkeypatch.setattr(scheduling, "ANSWER_WAIT_S", 0.01)
+    monkeypatch.setattr(scheduling, "LEAVE_WAIT_S", 0.01)
+    one, two, hangs, goes_on = server("one"), server("two"), threading.Event(), threading.Event()
+    (name,) = submit(database, 0, 1)
+    one.step()
+    submit(database, 1, 1)
+
+    def hang(*_: object) -> Any:
+        hangs.set()
+        assert goes_on.wait(60)
+        return []
+
+    monkeypatch.setattr(one, "_carry_out", hang)
+    thread = threading.Thread(target=one.step)
+    thread.start()
+    try:
+        assert hangs.wait(60)
+        assert one.answer(name) is None
+        expire(database)
+        two.step()
+        assert two.is_scheduling and running(database) == 2
+        one.leave()
+    finally:
+        goes_on.set()
+        thread.join()
+
+
+def test_each_part_of_a_pass_is_progress(
+    database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass over many jobs reports after each one, so it may take as long as it needs."""
+    count = 0
+
+    def progressed(self: SchedulerLease) -> None:
+        nonlocal count
+        count += 1
+
+    monkeypatch.setattr(SchedulerLease, "progressed", progressed)
+    submit(database, 0, 20)
+    scheduler(database, tmp_path, "one", ROOM).step()
+    assert count > 2 * 20
 
 
 def test_the_reasons_in_the_database_are_those_of_the_scheduler(

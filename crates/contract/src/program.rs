@@ -200,6 +200,10 @@ pub struct Limits {
     pub dedup_window_bytes: u64,
     /// Maximum requests in flight to one store; adaptive below that.
     pub store_requests_max: u32,
+    /// Requests in flight to the source at first; adaptive after that, up to `store_requests_max`.
+    pub read_requests_start: u32,
+    /// The same for each destination.
+    pub write_requests_start: u32,
     /// Maximum attempts of one store request; then the object fails.
     pub store_tries_max: u32,
     /// Maximum time for all attempts of one store request, in seconds.
@@ -225,6 +229,8 @@ impl Default for Limits {
             memory_bytes: 256 << 20,
             dedup_window_bytes: 256 << 20,
             store_requests_max: 64,
+            read_requests_start: 16,
+            write_requests_start: 16,
             store_tries_max: 10,
             store_retry_s: 120,
             store_reach_s: 45,

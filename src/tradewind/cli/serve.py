@@ -42,7 +42,7 @@ VALUES = (
         "guest_address",
     ),
     *("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "oidc_role", "oidc_tenant"),
-    *("key_file", "allow_webhook_network", "traces", "via", "max_cost", "max_vms"),
+    *("key_file", "allow_webhook_network", "traces", "tune_links", "via", "max_cost", "max_vms"),
 )
 SWITCHES = ("behind_proxy", "share_keys", "migrate", "new_admin_token")
 #: Program of the server. Unlike `python -m`, it imports nothing from the working directory, where others may write.
@@ -65,6 +65,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add_places(parser)
     parser.add_argument(
         "--jobs", metavar="N", type=typed(parse_count), default=8, help="maximum running jobs, 1 to 256 (default 8)"
+    )
+    parser.add_argument(
+        "--tune-links",
+        choices=("on", "off"),
+        default="on",
+        help="decide for each link how many jobs run at once, by its goodput and errors (default on)",
     )
     parser.add_argument(
         "--behind-proxy", action="store_true", help="listen on any address: a proxy with TLS is in front"

@@ -41,6 +41,8 @@ class RunSettings:
     route_ids: Mapping[tuple[str, ...], int] | None = None
     store_work_s: int | None = None
     dedup_window_bytes: int | None = None
+    read_requests_start: int | None = None
+    write_requests_start: int | None = None
 
 
 def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
@@ -161,4 +163,6 @@ def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> Gat
         store_requests_max=settings.store_requests_max or limits.store_requests_max,
         store_work_s=settings.store_work_s or limits.store_work_s,
         dedup_window_bytes=settings.dedup_window_bytes or limits.dedup_window_bytes,
+        read_requests_start=settings.read_requests_start or limits.read_requests_start,
+        write_requests_start=settings.write_requests_start or limits.write_requests_start,
     )

@@ -18,6 +18,7 @@ from typing import Any
 from tradewind._version import __version__
 from tradewind.errors import ConfigError, StateError
 from tradewind.model.document import parse_json
+from tradewind.model.event import LimitChanged, event_from_document
 from tradewind.model.files import read_regular
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
@@ -29,6 +30,7 @@ __all__ = [
     "folder_id",
     "latest_events",
     "latest_run",
+    "limit_changes",
     "read_events",
     "read_progress",
 ]
@@ -47,6 +49,9 @@ LINES_AT_ONCE = 1000
 WAITING_MAX = 20_000
 #: Maximum wait of the supervisor for another process's write.
 BUSY_S = 1.0
+
+#: Maximum number of changed limits that are returned of a run.
+LIMIT_CHANGES_MAX = 10_000
 
 _FAILURES = (StateError, ConfigError, OSError)
 
@@ -188,6 +193,21 @@ def read_events(database: Database, job_id: str, after: int = 0) -> Iterator[tup
         document = _event(line)
         if document is not None:
             yield line.encode(), document, number
+
+
+def limit_changes(database: Database, job_id: str) -> list[LimitChanged]:
+    """Return the changes of gateways' limits in a job's latest run, oldest first. Raises StateError."""
+    query = (
+        "SELECT line FROM events WHERE job = ?1 AND run = (SELECT max(run) FROM events WHERE job = ?1)"
+        " AND instr(line, '\"limit_changed\"') ORDER BY number LIMIT ?2"
+    )
+    found = []
+    for (line,) in database.rows(query, (job_id, LIMIT_CHANGES_MAX)):
+        with suppress(ValueError, TypeError, KeyError):
+            event = event_from_document(parse_json(line))
+            if isinstance(event, LimitChanged):
+                found.append(event)
+    return found
 
 
 def _event(line: str) -> dict[str, Any] | None:

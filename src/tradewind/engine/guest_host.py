@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -50,6 +51,8 @@ REPORT_S, JOINED_REPORT_S = 1.0, 0.3
 EVENTS_AT_ONCE, EVENTS_BYTES, EVENTS_WAITING_MAX = 200, 512 << 10, 2_000
 #: Maximum number and length of the keys of unfinished uploads in one report. A lead has fewer at a time as a rule.
 UPLOADS_AT_ONCE, UPLOADS_BYTES = 1_000, 256 << 10
+#: File with the id of the journal. It is beside the journal's tables, so one is never there without the other.
+JOURNAL_ID_FILE = "journal/id"
 #: Path of the request by which a gateway's certificate is renewed.
 IDENTITY = "/v1/identity"
 
@@ -155,11 +158,20 @@ class GuestHost:
     def program(self, proposed: Any, owner: str) -> dict[str, Any]:
         """Return the program for the gateway here. Raises GatewayError for what this host does not agree to."""
         journal = private_folder(self._folder / "journal")
+        if self.journal_id() is None:
+            self._keep(JOURNAL_ID_FILE, secrets.token_hex(16))
         is_begun = (journal / LOCK_FILE).exists()
         made = guest_program(proposed, self._place, owner, state_dir=str(journal), is_begun=is_begun)
         self._make_folder()
         document: dict[str, Any] = to_document(made)
         return document
+
+    def journal_id(self) -> str | None:
+        """Return the random id of the journal here, by which the service knows whose uploads are unfinished."""
+        try:
+            return (self._folder / JOURNAL_ID_FILE).read_text(encoding="ascii")
+        except OSError:
+            return None
 
     def unfinished_uploads(self) -> list[str] | None:
         """Return the keys at the destination that the lead here has not finished uploading, over all its runs.
@@ -293,6 +305,7 @@ class _GuestRun:
             "events": _first_events(list(self._events)),
             "failure": self._failure,
             "uploads": None if uploads == self._uploads else uploads,
+            "journal": self._host.journal_id() if self._leads else None,
             "waits": self._version is not None and not self._has_program,
         }
 

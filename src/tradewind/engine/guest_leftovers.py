@@ -1,4 +1,4 @@
-"""Aborts the uploads that a cancelled job with a guest has left. The journal of the job is on the guest's host.
+"""Aborts the uploads that a job with a guest has left. The journal of the job is on the guest's host.
 
 The `cancel` task of the gateway program aborts what a journal names. Here it gets a journal with only the
 intents. It then looks for uploads of exactly these keys that were opened since, as after a crash of the lead.
@@ -14,7 +14,6 @@ from typing import Any
 
 from tradewind.engine.jobs import JOURNAL_FILE
 from tradewind.errors import GatewayError
-from tradewind.fleet.guest_uploads import kept_uploads
 from tradewind.gateway.task import Surroundings, run_task
 
 __all__ = ["abort_leftovers"]
@@ -26,11 +25,15 @@ INTENT = """
 """
 
 
-def abort_leftovers(gateway: str, folder: str, stores: Sequence[Mapping[str, Any]], around: Surroundings) -> None:
-    """Abort the uploads that the guest of a job has reported. Raises GatewayError if one cannot be aborted."""
+def abort_leftovers(
+    gateway: str, folder: str, stores: Sequence[Mapping[str, Any]], around: Surroundings, uploads: Mapping[str, int]
+) -> None:
+    """Abort uploads that the guests of a job have reported, by their keys and times [Unix ms].
+
+    `folder` is the job's. Raises GatewayError if one cannot be aborted.
+    """
     import sqlite3
 
-    uploads = kept_uploads(folder)
     if not uploads:
         return
     with tempfile.TemporaryDirectory(dir=folder, prefix="cancel-") as scratch:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.event_store import limit_changes
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
@@ -16,7 +17,7 @@ from tradewind.errors import JobFailed, UsageError
 from tradewind.fleet.boots import Boot
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
-from tradewind.model.event import Event, ToDelete
+from tradewind.model.event import Event, LimitChanged, ToDelete
 from tradewind.model.guest import Guest
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger
@@ -99,6 +100,10 @@ class Job:
         from tradewind.engine.receipt import latest_report
 
         return latest_report(self._control.store.database, self.id)
+
+    def limit_changes(self) -> list[LimitChanged]:
+        """Return how the gateways of the latest run have changed their limits, oldest first. Raises StateError."""
+        return limit_changes(self._control.store.database, self.id)
 
     def events(self, since: int = 0) -> Iterator[Event]:
         """Yield the events of the latest run from its start to its end, without the first `since`, as they happen.
@@ -218,6 +223,13 @@ class Job:
         Raises JobBusy if the job runs, GatewayError if a provider does not answer.
         """
         self._control.end_machines(self.id)
+
+    def abort_left_uploads(self, credentials: GivenCredentials | None = None) -> None:
+        """Abort the uploads that earlier hosts of the job's guest have left unfinished, once the job is done.
+
+        A job that was started with `credentials` needs them again. Raises GatewayError, OSError.
+        """
+        self._control.abort_left_uploads(self.id, credentials)
 
     def receipt(self) -> dict[str, Any]:
         """Return the receipt as JSON: moved objects, their proofs, each run, the cost line by line, and the plan."""

@@ -96,6 +96,8 @@ class JobControl:
             "concurrency": options.concurrency,
             "store_work_s": options.store_work_s,
             "dedup_window_bytes": options.dedup_window_bytes,
+            "read_requests_start": options.read_requests_start,
+            "write_requests_start": options.write_requests_start,
         }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
@@ -343,10 +345,12 @@ class JobControl:
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
             from tradewind.engine.guest_leftovers import abort_leftovers
+            from tradewind.fleet.guest_uploads import kept_uploads
 
             # No lead has started here. That of a guest has left what it has reported.
+            folder = self.store.path(job_id)
             with surroundings(credentials) as around:
-                abort_leftovers(self.gateway, self.store.path(job_id), stores, around)
+                abort_leftovers(self.gateway, folder, stores, around, kept_uploads(folder))
             self.store.set_cancelled(job_id)
             return
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
@@ -355,6 +359,21 @@ class JobControl:
         if code != 0:
             raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
         self.store.settle(job_id)
+
+    def abort_left_uploads(self, job_id: str, credentials: GivenCredentials | None) -> None:
+        """Abort the uploads that earlier hosts of a guest have left, after the last one has finished the job.
+
+        Raises JobNotFound, GatewayError, OSError.
+        """
+        from tradewind.engine.guest_leftovers import abort_leftovers
+        from tradewind.fleet.guest_uploads import forget_uploads, left_uploads
+
+        folder = self.store.path(job_id)
+        if uploads := left_uploads(folder):
+            stores = [target["store"] for target in self.store.load(job_id).document["spec"]["targets"]]
+            with surroundings(credentials) as around:
+                abort_leftovers(self.gateway, folder, stores, around, uploads)
+        forget_uploads(folder)
 
     def jobs(self) -> list[JobRecord]:
         """Return all jobs of the state folder, oldest first."""

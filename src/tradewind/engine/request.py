@@ -65,6 +65,8 @@ class Options:
     - `delete_source`: deletes each source object after its verified copy
     - `verify`: `read` reads back objects without a checksum from their store
     - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
+    - `read_requests_start`, `write_requests_start`: requests in flight of each gateway at first, to the source and to a
+      destination; from then on they tune themselves, up to `concurrency`. None: 16
     - `storage_class`, `attributes`, `tags`: written with each object
     - `source_tags`: treatment of the source's tags: `auto` keeps them where both stores can, `keep` fails where one
       cannot, `drop` never reads them. None: `drop` if `tags` are given, else `auto`
@@ -102,6 +104,8 @@ class Options:
     server_side_copy: bool = True
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     concurrency: int | None = None
+    read_requests_start: int | None = None
+    write_requests_start: int | None = None
     storage_class: str | None = None
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -529,6 +533,10 @@ def _check_options(options: Options) -> None:
         raise UsageError("--max-delete needs --delete")
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+    for name in ("read_requests_start", "write_requests_start"):
+        start = getattr(options, name)
+        if start is not None and not 1 <= start <= 1024:
+            raise UsageError(f"{name} {start}: must be 1 to 1024")
     check_codec(options.codec)
     window = options.dedup_window_bytes
     if window is not None and not DEDUP_WINDOW_BYTES_MIN <= window <= DEDUP_WINDOW_BYTES_MAX:

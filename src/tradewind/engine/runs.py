@@ -148,6 +148,8 @@ class RunStarter:
                 os.urandom(32).hex() if plan.stations() else None,
                 store_work_s=self._settings.get("store_work_s"),
                 dedup_window_bytes=self._settings.get("dedup_window_bytes"),
+                read_requests_start=self._settings.get("read_requests_start"),
+                write_requests_start=self._settings.get("write_requests_start"),
             )
             self._push_programs(gateways, keeping_moved_copies(spec), run, plan)
             if self._adaptation is not None:

@@ -28,7 +28,7 @@ from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 from tradewind.errors import GuestAbsent, TradewindError
-from tradewind.fleet.guest_uploads import KeptUploads
+from tradewind.fleet.guest_uploads import KeptUploads, UploadsFull
 from tradewind.fleet.sink_counts import SinkMeter
 from tradewind.fleet.sockets import MACHINES, ControlFolder
 from tradewind.gateway.client import REQUEST_S, GatewayClient
@@ -146,11 +146,13 @@ class GuestDesk:
         events: Sequence[bytes],
         failure: str | None,
         uploads: Sequence[str] | None = None,
+        journal: str | None = None,
     ) -> int:
         """Take what the client says, and return how many of its events were taken so far.
 
-        `first` is the number of events before `events`; `uploads` are the keys of all its unfinished uploads, if they
-        have changed. Raises DeskOver; OSError if the end of the run cannot be kept: then it was not taken.
+        `first` is the number of events before `events`; `uploads` are the keys of all unfinished uploads of its
+        `journal`, if they have changed. Raises DeskOver; OSError if the end of the run cannot be kept: then it was not
+        taken.
         """
         if self._meter is not None and any(json.loads(line)["event"] == "done" for line in events):
             self._meter.count()
@@ -159,8 +161,7 @@ class GuestDesk:
             self._seen_s = time.monotonic()
             self._version = version or self._version
             if self._uploads is not None and uploads is not None:
-                with suppress(OSError):  # On a full disk, the next change is kept.
-                    self._uploads.keep(uploads)
+                self._keep_uploads(self._uploads, uploads, journal)
             self._answers.update({number: each for number, each in answers.items() if self._asked.pop(number, None)})
             if first <= self._received:
                 self._take(events[self._received - first :])
@@ -168,6 +169,13 @@ class GuestDesk:
                 self._end(failure)
             self._changed.notify_all()
             return self._received
+
+    def _keep_uploads(self, kept: KeptUploads, keys: Sequence[str], journal: str | None) -> None:
+        try:
+            with suppress(OSError):  # On a full disk, the next change is kept.
+                kept.keep(keys, journal)
+        except UploadsFull as error:
+            self._end(str(error))
 
     def _take(self, events: Sequence[bytes]) -> None:
         for line in events[: max(0, EVENTS_HELD_MAX - len(self._events))]:

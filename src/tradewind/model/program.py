@@ -30,6 +30,8 @@ class GatewayLimits:
     memory_bytes: int = 256 << 20
     dedup_window_bytes: int = 256 << 20
     store_requests_max: int = 64
+    read_requests_start: int = 16
+    write_requests_start: int = 16
     store_tries_max: int = 10
     store_retry_s: int = 120
     store_reach_s: int = 45
@@ -45,6 +47,8 @@ class GatewayLimits:
             "memory_bytes": (MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
             "dedup_window_bytes": (DEDUP_WINDOW_BYTES_MIN, DEDUP_WINDOW_BYTES_MAX),
             "store_requests_max": (1, STORE_REQUESTS_MAX),
+            "read_requests_start": (1, STORE_REQUESTS_MAX),
+            "write_requests_start": (1, STORE_REQUESTS_MAX),
             "store_tries_max": (1, STORE_TRIES_MAX),
         }.get(name, (1, TIMEOUT_S_MAX))
         return least, most

@@ -85,6 +85,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--key-file")
     parser.add_argument("--allow-webhook-network", action="append", default=[])
     parser.add_argument("--traces")
+    parser.add_argument("--tune-links", choices=("on", "off"), default="on")
     parser.add_argument("--via", choices=("auto", "fleet", "here"), default="here")
     parser.add_argument("--sites-file")
     parser.add_argument("--max-cost", type=float)
@@ -119,6 +120,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         key_file=args.key_file,
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
         traces=None if args.traces is None else traces_endpoint(args.traces),
+        tunes_links=args.tune_links == "on",
         machines=_machines(args),
         guest_address=None if args.guest_address is None else _guest_address(args.guest_address),
     )

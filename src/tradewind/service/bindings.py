@@ -119,6 +119,7 @@ def grant_document(start: StartJob, usd: float, now_ms: int) -> str:
             "usd_per_gb": one.usd_per_gb,
             "rate_gbps": start.rate_gbps,
             "is_limited": start.is_limited,
+            "requests": None if start.requests is None else start.requests._asdict(),
             "usd": usd,
             "at_unix_ms": now_ms,
         }

@@ -40,6 +40,8 @@ def engine_request(
         stall_s=document["stall_s"],
         max_bytes=document.get("max_bytes"),
         chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
+        read_requests_start=document.get("read_requests_start"),
+        write_requests_start=document.get("write_requests_start"),
         compress=compression != OFF,
         codec=AUTO if compression == OFF else compression,
         deduplicate=document.get("deduplication", False),
@@ -82,8 +84,12 @@ def _with_guest(options: Options, side: str) -> Options:
 
 
 def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:
-    """Return a job's document with the rate that it was granted, if a limit of the service applies."""
+    """Return a job's document with what it was granted: the requests that it begins with, and any limited rate."""
     grant = {} if granted is None else json.loads(granted)
+    requests = grant.get("requests")
+    if requests is not None:
+        starts = {"read_requests_start": requests["read"], "write_requests_start": requests["write"]}
+        document = {**document, **starts}
     if not grant.get("is_limited"):
         return document
     limit = max(1, round(grant["rate_gbps"] * 1e9 / 8))

@@ -37,7 +37,7 @@ from tradewind.model.guest import Guest
 from tradewind.model.url import parse_url
 from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.engine_request import engine_request, guest_of, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.faults import Faults
@@ -45,6 +45,7 @@ from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
+from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -68,6 +69,8 @@ SHARING_HINT = "the operator can restart the service with --share-keys"
 LOCAL_WORDS = ("tradewind jobs", "tradewind ls", "--allow-empty")
 #: State of a job after its run was drained, by its state before.
 DRAINED = {"pausing": "paused", "stopping": "waiting"}
+#: Attempts to abort what earlier hosts of a guest have left.
+ABORT_TRIES = 3
 #: Pause after an error of the service itself.
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
@@ -206,8 +209,31 @@ class JobWorker:
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
+        if state == "done" and found is not None and row.request.get("guest") is not None:
+            fields["error"] = self._aborting_error(row, found)
         text = None if found is None else _last_receipt(row, state, found, recorded_bytes)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
+
+    def _aborting_error(self, row: JobRow, job: Job) -> str | None:
+        """Abort the uploads that earlier hosts of a guest have left; return why they stay, if they do.
+
+        The job is done nevertheless: its objects are there. Raises StateError.
+        """
+        text = ""
+        for _ in range(ABORT_TRIES):
+            try:
+                use = self._connections.use_of(row.tenant, row.request)
+                job.abort_left_uploads(None if use is None else use.credentials)
+            except OWN:
+                raise
+            except (TradewindError, OSError) as error:
+                text = f"unfinished uploads of an earlier host stay: {error}"
+                _LOG.warning("job %s: %s", row.id, text)
+                if self._closing.wait(RETRY_PAUSE_S):
+                    raise StateError("the server ends") from error
+            else:
+                return None
+        return text
 
     def _end_machines(self, row: JobRow, job: Job | None) -> None:
         """End what a killed server has left of a job's machines. Raises JobBusy while its processes end."""
@@ -313,10 +339,23 @@ class JobWorker:
                         running.drain()
                         is_draining = True
             running.close()
+            self._note_limits(job, lease)
         finally:
             if self._traces is not None:
                 self._traces.run_ended(lease.job, traceparent, job)
         running.result()
+
+    def _note_limits(self, job: Job, lease: JobLease) -> None:
+        """Record how the gateways of a run have tuned themselves, for the links of the job."""
+        if not self._settings.tunes_links:
+            return
+        changes = job.limit_changes()
+        granted = None if not changes else getattr(self._queue.find(lease.job), "granted", None)
+        if granted is None:
+            return
+        with self._database.write() as connection:
+            now_ms = database_unix_ms(connection)
+            record_gateway_decisions(connection, lease, json.loads(granted)["links"], changes, now_ms)
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         error = named_in_error(error, row.request)

@@ -1,4 +1,4 @@
-"""The links that have limits, bans or active jobs, as the scheduler of any replica has recorded them."""
+"""The links that have limits or bans, or have run jobs, as the scheduler of any replica has recorded them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 
 from tradewind.model.records import dataclass, field
 from tradewind.service.database import database_unix_ms
+from tradewind.service.link_tables import tuned_links
 from tradewind.service.scheduler.jobs import LINK
 from tradewind.service.scheduling_tables import bans, resource_limits
 from tradewind.service.tables import ACTIVE, jobs
@@ -22,7 +23,7 @@ __all__ = ["LinkState", "link_states"]
 class LinkState:
     """A link `START>END`: its limit, its bans and maintenance windows, and what runs on it.
 
-    `rate_gbps` is the sum of the rates that active jobs were granted.
+    `rate_gbps` is the sum of the rates that active jobs were granted; `tuning` is what the scheduler has decided last.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LinkState:
     rate_gbps: float = 0.0
     limit: Mapping[str, Any] | None = None
     bans: list[Mapping[str, Any]] = field(default_factory=list)
+    tuning: Mapping[str, Any] | None = None
 
 
 class _Links(defaultdict[str, LinkState]):
@@ -39,8 +41,10 @@ class _Links(defaultdict[str, LinkState]):
 
 
 def link_states(connection: Connection) -> list[LinkState]:
-    """Return the links that are not as they were by default, by name."""
+    """Return the links that have rules, or have run jobs, by name."""
     found = _Links()
+    for row in connection.execute(select(tuned_links)).mappings():
+        found[row["link"]].tuning = {name: value for name, value in row.items() if name != "link"}
     limits = select(resource_limits).where(resource_limits.c.kind == LINK)
     for row in connection.execute(limits).mappings():
         found[row["name"]].limit = {name: row[name] for name in ("active", "rate_gbps", "usd_per_day")}

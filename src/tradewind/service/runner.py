@@ -33,6 +33,8 @@ from tradewind.service.settings import ServiceSettings
 __all__ = ["JobRunner"]
 
 _LOG = logging.getLogger("tradewind.service")
+#: Time without progress, in leases, after which the scheduling thread counts as hanging.
+HUNG_LEASES = 4.0
 #: Time for the threads of jobs to end when the server stops.
 STOP_S = 60.0
 
@@ -52,7 +54,7 @@ class JobRunner:
         traces: JobTraces | None = None,
     ) -> None:
         self._database, self._claims, self._settings, self._faults = database, claims, settings, faults
-        right = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
+        right = self._right = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
         self._leases = LeaseKeeper(claims, right, settings.lease_s, faults)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -63,9 +65,17 @@ class JobRunner:
         )
         binder = ServiceBinder(grid)
         self._scheduling = ServiceScheduler(
-            database, queue, claims, right, binder, self._worker.fail, self._worker.progress, faults
+            database,
+            queue,
+            claims,
+            right,
+            binder,
+            self._worker.fail,
+            self._worker.progress,
+            faults,
+            tunes_links=settings.tunes_links,
         )
-        self._schedules = ScheduleRunner(database, queue, faults, traces)
+        self._schedules = ScheduleRunner(database, queue, faults, traces, right.progressed)
         self._next_s = 0.0
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
@@ -82,9 +92,13 @@ class JobRunner:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether all threads of the runner live, so that jobs are scheduled, run and kept."""
+        """Return whether all threads of the runner live, so that jobs are scheduled, run and kept.
+
+        A scheduling thread that has made no progress for HUNG_LEASES hangs.
+        """
         threads = self._scheduler, self._prober, self._leases.thread
-        return all(thread.is_alive() for thread in threads) and not self._closing.is_set()
+        is_moving = self._right.silent_leases() < HUNG_LEASES
+        return all(thread.is_alive() for thread in threads) and is_moving and not self._closing.is_set()
 
     def start(self) -> None:
         """Begin with the jobs that were active when their server ended. Raises StateError."""
@@ -153,6 +167,7 @@ class JobRunner:
 
     def _adopt(self) -> None:
         own = self._leases.held()
+        self._right.progressed()
         adopted = self._claims.adopt(self._settings.jobs_max - len(own))
         self._leases.add(adopted)
         for lease in [*own, *adopted]:

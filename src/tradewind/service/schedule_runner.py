@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -45,12 +45,18 @@ def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
 
 
 class ScheduleRunner:
-    """Submits the jobs of all tenants' schedules."""
+    """Submits the jobs of all tenants' schedules. `progressed` is called before each of them."""
 
     def __init__(
-        self, database: ServiceDatabase, queue: JobQueue, faults: Faults, traces: JobTraces | None = None
+        self,
+        database: ServiceDatabase,
+        queue: JobQueue,
+        faults: Faults,
+        traces: JobTraces | None = None,
+        progressed: Callable[[], None] = lambda: None,
     ) -> None:
         self._database, self._queue, self._faults, self._traces = database, queue, faults, traces
+        self._progressed = progressed
         #: Schedules with an error, and when they are tried again, by the monotonic clock [s].
         self._later_s: dict[str, float] = {}
 
@@ -76,6 +82,7 @@ class ScheduleRunner:
             query = select(schedules).where(is_due).order_by(schedules.c.last_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
+            self._progressed()
             self._later_s[row["id"]] = now_s + ERROR_PAUSE_S
             try:
                 with self._faults.caught("schedules", recovers=False, pause_s_max=0.0):
@@ -111,6 +118,7 @@ class ScheduleRunner:
         skipped, last_s = row["skipped"], before_s
         for one in _occurrences(table, now_s, [at_ms / 1000 for at_ms in events_ms]):
             last_s, reason = max(last_s, one.at_s), one.skipped
+            self._progressed()
             if reason is None:
                 try:
                     table.began(self._submit(row, one.at_s))

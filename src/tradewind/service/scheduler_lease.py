@@ -2,6 +2,7 @@
 
 A pass may take longer than a lease: the first one of a new holder reads all jobs. So another thread renews the lease
 meanwhile. Otherwise, with many jobs, each holder would lose it before its first decision, and no job would ever start.
+It does so only while the pass reports progress: a thread that hangs loses the lease, and another server schedules.
 
 Each transaction that carries out decisions checks it. So a replica that has lost the right, and does not know it yet,
 changes nothing, and its successor has read the jobs after its last change.
@@ -9,6 +10,7 @@ changes nothing, and its successor has read the jobs after its last change.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -19,12 +21,15 @@ from tradewind.service.scheduling_tables import schedulers
 
 __all__ = ["SchedulerLease"]
 
+_LOG = logging.getLogger("tradewind.service")
 NAME = "scheduler"
 #: Share of the lease after which it is renewed.
 RENEW_SHARE = 0.3
-#: Share of the lease after which `keep` renews it during a pass, and the number of leases for which it does so: a pass
-#: that hangs longer loses the lease.
-KEEP_SHARE, PASS_LEASES_MAX = 0.5, 20
+#: Share of the lease after which `keep` renews it during a pass.
+KEEP_SHARE = 0.5
+#: Maximum time without progress of a pass, in leases, and the least of it: one statement of the database may take long.
+#: Beyond it, the lease is not renewed.
+SILENT_LEASES_MAX, SILENT_S_MIN = 1.0, 10.0
 
 
 class SchedulerLease:
@@ -33,25 +38,35 @@ class SchedulerLease:
     def __init__(self, database: ServiceDatabase, owner: str, lease_ms: int) -> None:
         self._database, self._owner, self._lease_ms = database, owner, lease_ms
         self._epoch: int | None = None
-        self._renewed_s = self._began_s = 0.0
+        self._renewed_s = 0.0
+        self._progressed_s = time.monotonic()
+        self._is_silent = False
         self._lock = threading.Lock()
+
+    def progressed(self) -> None:
+        """Note that the scheduling thread has done a part of its pass: it does not hang."""
+        self._progressed_s = time.monotonic()
+
+    def silent_leases(self) -> float:
+        """Return for how long the scheduling thread has made no progress, in leases."""
+        return (time.monotonic() - self._progressed_s) * 1000 / self._lease_ms
 
     def hold(self) -> int | None:
         """Acquire or renew the lease; return its number, or None while another server has it. Raises StateError."""
-        self._began_s = now_s = time.monotonic()
+        self._progressed_s = now_s = time.monotonic()
         if self._epoch is not None and now_s - self._renewed_s < self._lease_ms / 1000 * RENEW_SHARE:
             return self._epoch
         with self._lock:
             return self._acquired(now_s)
 
     def keep(self) -> None:
-        """Renew the lease if it is held. Another thread calls this while a pass may take long. Raises StateError."""
+        """Renew the lease if it is held and the pass makes progress. Another thread calls this. Raises StateError."""
         if not self._lock.acquire(blocking=False):
             return  # It is being acquired or released.
         try:
             epoch, now_s, lease_s = self._epoch, time.monotonic(), self._lease_ms / 1000
             is_due = now_s - self._renewed_s >= lease_s * KEEP_SHARE
-            if epoch is None or not is_due or now_s - self._began_s > lease_s * PASS_LEASES_MAX:
+            if epoch is None or not is_due or self._hangs(now_s, lease_s):
                 return
             mine = schedulers.c.name == NAME, schedulers.c.owner == self._owner, schedulers.c.epoch == epoch
             with self._database.write_rows() as connection:
@@ -60,6 +75,14 @@ class SchedulerLease:
             self._epoch, self._renewed_s = (None if is_lost else epoch), now_s
         finally:
             self._lock.release()
+
+    def _hangs(self, now_s: float, lease_s: float) -> bool:
+        """Return whether the pass makes no progress, and log that it has ceased to."""
+        before, silent_s = self._is_silent, now_s - self._progressed_s
+        self._is_silent = silent_s > max(lease_s * SILENT_LEASES_MAX, SILENT_S_MIN)
+        if self._is_silent and not before:
+            _LOG.error("the scheduler has made no progress for %.0f s: another server may schedule", silent_s)
+        return self._is_silent
 
     def _acquired(self, now_s: float) -> int | None:
         """Acquire or renew the lease; return its number, or None while another server has it."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, select, update
 
@@ -20,7 +18,7 @@ from tradewind.errors import StateError
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
-from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
+from tradewind.service.bindings import ServiceBinder, grant_document, service_job
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import proven_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
@@ -32,43 +30,49 @@ from tradewind.service.limits import (
     ANSWER_SHARE,
     ANSWERS_AT_ONCE,
     ANSWERS_UNDER_LOCK,
-    PASS_JOBS_MAX,
     PROGRESS_EVERY_S,
     WITHHELD_EVERY_S,
 )
+from tradewind.service.link_decisions import record_tunings, restored_links
 from tradewind.service.places import conflict
 from tradewind.service.refunds import are_hours_counted, count_withheld
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
-    CostCounted,
     Decision,
     JobCancelled,
-    JobRestored,
     JobSubmitted,
     RefuseJob,
     RoutesChanged,
     RunEnded,
     RunFailed,
-    RunProgressed,
     SchedulerEvent,
     StartJob,
     StopJob,
     TimePassed,
+    TuneLink,
 )
 from tradewind.service.scheduler.job_states import RUNNING_PHASE
-from tradewind.service.scheduler.jobs import resources_of
-from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.state import Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
+from tradewind.service.scheduling_rows import (
+    ACTIVE_PLACES,
+    costs_today,
+    ended_jobs,
+    open_jobs,
+    parts,
+    progressed,
+    restored,
+    running_jobs,
+)
 from tradewind.service.scheduling_rules import RuleReader
-from tradewind.service.tables import ACTIVE, ENDED, jobs
+from tradewind.service.tables import jobs
 
 __all__ = ["ServiceScheduler"]
 
-#: Rows that are read at once.
-ROWS_AT_ONCE = 500
 #: An end is written anew if it moved by more than this share of the time until it.
 END_CHANGE_SHARE = 0.1
+#: Maximum time for which a request waits for the scheduler's own answer, and the end of the server for its pass [s].
+ANSWER_WAIT_S, LEAVE_WAIT_S = 2.0, 10.0
 #: States of jobs whose run ends soon, and which do not start again then.
 LEAVING = ("pausing", "cancelling")
 
@@ -100,8 +104,11 @@ class ServiceScheduler:
         fail: Callable[[JobRow, str], None],
         progress: Callable[[str], Progress | None],
         faults: Faults,
+        *,
+        tunes_links: bool = True,
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
+        self._tunes_links = tunes_links
         self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
         #: Connections of the jobs that were read last which have written, as tenant and name.
         self._proven: set[tuple[str, str]] = set()
@@ -138,23 +145,34 @@ class ServiceScheduler:
             ended = self._carried_out()
             self._count_withheld()
         for row, reason in ended:
+            self._lease.progressed()
             self._fail(row, reason)
         self._answer()
         with self._lock:
             return max(0.0, self._scheduler.next_wakeup_s() - self._now_s()) if self._scheduler else 0.0
 
     def answer(self, job_id: str) -> tuple[str | None, Eta | None] | None:
-        """Return why a job waits and when it ends, from the scheduler's own state; None if another server schedules."""
-        with self._lock:
+        """Return why a job waits and when it ends, from the scheduler's own state.
+
+        None if another server schedules, or a pass takes long or hangs: then the database has the latest answer.
+        """
+        if not self._lock.acquire(timeout=ANSWER_WAIT_S):
+            return None
+        try:
             if self._scheduler is None or self._scheduler.phase(job_id) is None:
                 return None
             why = self._scheduler.why(job_id)
             return (None if why is None else why.sentence), self._scheduler.eta(job_id)
+        finally:
+            self._lock.release()
 
     def leave(self) -> None:
-        """Let another server schedule. Raises StateError."""
-        with self._lock:
-            self._forget()
+        """Let another server schedule, even if a pass hangs. Raises StateError."""
+        if self._lock.acquire(timeout=LEAVE_WAIT_S):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
         self._lease.leave()
 
     def _now_s(self) -> float:
@@ -173,7 +191,12 @@ class ServiceScheduler:
                 return
         with self._database.write() as connection:
             if self._lease.is_held(connection):
-                clear_auctions(connection, self._binder.known_gbps)
+                clear_auctions(connection, self._known_gbps)
+
+    def _known_gbps(self, start: str, end: str) -> float | None:
+        """Return the rate of a link. Auctions ask for each of their links."""
+        self._lease.progressed()
+        return self._binder.known_gbps(start, end)
 
     def _count_withheld(self) -> None:
         """Count what is withheld from winners of auctions, and refund it. Nothing is written without the lease."""
@@ -206,23 +229,30 @@ class ServiceScheduler:
         """Send the scheduler all that has changed, and return its decisions."""
         is_new = self._scheduler is None
         if self._scheduler is None:
-            self._scheduler = Scheduler(self._binder)
+            self._scheduler = Scheduler(self._binder, tunes_links=self._tunes_links)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             self._clock_s = (now_ms / 1000, time.monotonic())
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
-            found = _open_jobs(connection)
-            ended = _states(connection, self._seen.keys() - found.keys())
-            costs = _costs_today(connection, now_ms / 1000) if is_new else []
-            rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
+            found = open_jobs(connection)
+            ended = ended_jobs(connection, self._seen.keys() - found.keys())
+            costs = costs_today(connection, now_ms / 1000) if is_new else []
+            links = restored_links(connection) if is_new and self._tunes_links else []
+            news = [one for one, seen in found.items() if self._is_news(one, *seen)]
+            rows = [row for some in parts(news) for row in self._rows(connection, some)]
             self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
-            active = _running(connection) if self._is_progress_due() else []
-        events = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
+            active = running_jobs(connection) if self._is_progress_due() else []
+        events = [TimePassed(), *links, *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
         for event in [*events, *self._ends(ended), *self._job_events(rows, is_new)]:
             decisions += self._scheduler.handle(self._now_s(), event)
+            self._lease.progressed()
         return decisions
+
+    def _rows(self, connection: Connection, job_ids: Sequence[str]) -> list[JobRow]:
+        self._lease.progressed()
+        return JobQueue.rows(connection, job_ids)
 
     def _route_events(self) -> list[SchedulerEvent]:
         """Return an event if the rates of links have changed since the last pass. Without jobs they are not read."""
@@ -241,10 +271,10 @@ class ServiceScheduler:
     def _progress_events(self, active: Sequence[tuple[str, str, int]]) -> Iterator[SchedulerEvent]:
         """Yield what running jobs have moved since they were granted their rates."""
         for job_id, engine_job, moved_before in active:
+            self._lease.progressed()
             found = self._progress(engine_job)
             if found is not None and job_id in self._seen and found.bytes_done > moved_before:
-                left = found.bytes_total - found.bytes_done if found.listed else None
-                yield RunProgressed(job_id, found.bytes_done - moved_before, left)
+                yield progressed(job_id, found, moved_before)
 
     def _is_news(self, job_id: str, state: str, failures: str) -> bool:
         """Return whether the row of a job differs from what the scheduler knows."""
@@ -256,10 +286,17 @@ class ServiceScheduler:
             return phase == RUNNING_PHASE or seen.failures != failures
         return phase != RUNNING_PHASE and state in LEAVING
 
-    def _ends(self, states: dict[str, str]) -> Iterator[SchedulerEvent]:
-        for job_id, state in sorted(states.items()):
+    def _ends(self, found: Mapping[str, tuple[str, str | None, int]]) -> Iterator[SchedulerEvent]:
+        for job_id, (state, engine_job, moved_before) in sorted(found.items()):
+            self._lease.progressed()
             del self._seen[job_id]
-            yield RunEnded(job_id) if state == "done" else JobCancelled(job_id)
+            if state != "done":
+                yield JobCancelled(job_id)
+                continue
+            last = None if engine_job is None or not self._tunes_links else self._progress(engine_job)
+            if last is not None:
+                yield progressed(job_id, last, moved_before)
+            yield RunEnded(job_id, None if last is None else max(0, last.bytes_done - moved_before))
 
     def _job_events(self, rows: Sequence[JobRow], is_new: bool) -> Iterator[SchedulerEvent]:
         """Yield the events of jobs that are new, or have changed. Jobs that run already come first.
@@ -267,6 +304,7 @@ class ServiceScheduler:
         A waiting job whose row cannot be read is left out, and fails: it must not stop all others.
         """
         for row in sorted(rows, key=lambda one: (one.state == "waiting", one.id)):
+            self._lease.progressed()
             if row.state != "waiting":
                 yield from self._events_of(row, is_new)
                 continue
@@ -292,7 +330,7 @@ class ServiceScheduler:
             if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
                 events.append(JobSubmitted(service_job(row, self._proven)))
             elif row.state == "waiting" or row.granted is not None:
-                events.append(_restored(row, self._proven))
+                events.append(restored(row, self._proven))
         self._seen[row.id] = now
         return events
 
@@ -302,24 +340,29 @@ class ServiceScheduler:
             return []
         failed: dict[str, str] = {}
         started: list[str] = []
+        tunings: list[TuneLink] = []
         with self._database.write() as connection:
             if not self._lease.is_held(connection):
                 self._forget()
                 return []
-            places = [json.loads(owned) for owned in connection.execute(_ACTIVE_PLACES).scalars()]
+            places = [json.loads(owned) for owned in connection.execute(ACTIVE_PLACES).scalars()]
             for decision in decisions:
+                self._lease.progressed()
                 if isinstance(decision, StartJob):
                     if self._start(connection, decision, places):
                         started.append(decision.job_id)
                     else:
-                        self._not_started(decision.job_id)
+                        tunings += self._not_started(decision.job_id)
                 elif isinstance(decision, StopJob):
                     _stop(connection, decision)
+                elif isinstance(decision, TuneLink):
+                    tunings.append(decision)
                 else:
                     reason = decision.reason
                     failed[decision.job_id] = (
                         reason[0].upper() + reason[1:] if isinstance(decision, RefuseJob) else reason
                     )
+            record_tunings(connection, tunings, round(self._now_s() * 1000))
         for job_id in started:
             self._queue.tell_moved(job_id, "running")
         rows = {row.id: row for row in (self._queue.find(one) for one in failed) if row is not None}
@@ -344,11 +387,15 @@ class ServiceScheduler:
         add_event(connection, start.job_id, "running", None)
         return True
 
-    def _not_started(self, job_id: str) -> None:
-        """Take a start back: the row has changed since it was read, so the next pass reads it again."""
+    def _not_started(self, job_id: str) -> list[TuneLink]:
+        """Take a start back: the row has changed since it was read, so the next pass reads it again.
+
+        Other jobs that this starts do so in the next pass, too. Decisions on links are returned.
+        """
         assert self._scheduler is not None
-        self._scheduler.handle(self._now_s(), JobCancelled(job_id))
+        decisions = self._scheduler.handle(self._now_s(), JobCancelled(job_id))
         self._seen.pop(job_id, None)
+        return [one for one in decisions if isinstance(one, TuneLink)]
 
     def _answer(self) -> None:
         """Write why jobs wait and when they end, for all servers. Only changes are written.
@@ -365,9 +412,10 @@ class ServiceScheduler:
         self._answered_to = chosen[-1] if len(later) > ANSWERS_AT_ONCE else ""
         reasons: dict[str, str] = {}
         ends: dict[str, tuple[int, int] | None] = {}
-        for some in _parts(chosen, ANSWERS_UNDER_LOCK):
+        for some in parts(chosen, ANSWERS_UNDER_LOCK):
             with self._lock:
                 self._find_answers(some, reasons, ends)
+            self._lease.progressed()
             time.sleep(ANSWER_PAUSE_S)
         if reasons:
             self._queue.set_waiting(reasons)
@@ -390,77 +438,6 @@ class ServiceScheduler:
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
             if _has_moved(seen.ends, end, now_ms):
                 ends[name] = seen.ends = end
-
-
-_ACTIVE_PLACES = select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))
-
-
-def _running(connection: Connection) -> list[tuple[str, str, int]]:
-    """Return the running jobs with their jobs of the engine, and what they had moved before they were started."""
-    query = select(jobs.c.id, jobs.c.engine_job, jobs.c.moved_bytes)
-    found = connection.execute(query.where(jobs.c.state == "running", jobs.c.engine_job.is_not(None)))
-    return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
-
-
-def _open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Return state and failures of the active jobs and the oldest waiting ones."""
-    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures)
-    active = connection.execute(columns.where(jobs.c.state.in_(ACTIVE)))
-    waiting = columns.where(jobs.c.state == "waiting").order_by(jobs.c.id).limit(PASS_JOBS_MAX)
-    return {one: (state, failures) for found in (active, connection.execute(waiting)) for one, state, failures in found}
-
-
-def _states(connection: Connection, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return the states of jobs that are neither active nor among the oldest waiting ones."""
-    found: dict[str, str] = {}
-    for some in _parts(job_ids):
-        query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
-        found |= {row.id: row.state for row in connection.execute(query)}
-    return found
-
-
-def _rows(connection: Connection, job_ids: Iterable[str]) -> list[JobRow]:
-    return [row for some in _parts(job_ids) for row in JobQueue.rows(connection, some)]
-
-
-def _parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[str]]:
-    left = iter(job_ids)
-    while some := list(islice(left, size)):
-        yield some
-
-
-def _restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
-    """Return the event for a job that this scheduler does not know, but an earlier one did."""
-    common: dict[str, Any] = {
-        "job": service_job(row, proven),
-        "failures": json.loads(row.failures),
-        "failure": row.failure or "",
-        "not_before_s": row.not_before_unix_ms / 1000,
-        "moved_bytes": row.moved_bytes,
-    }
-    if row.state == "waiting" or row.granted is None:
-        return JobRestored(**common)
-    granted = json.loads(row.granted)
-    run = {"rate_gbps": granted["rate_gbps"], "started_s": granted["at_unix_ms"] / 1000}
-    return JobRestored(**common, **run, binding=binding_of(granted))
-
-
-def _costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
-    """Return the costs of jobs that were started today and have ended."""
-    day_ms = int(now_s // DAY_S) * DAY_S * 1000
-    query = select(*JobQueue.columns()).where(
-        jobs.c.state.in_(ENDED),
-        jobs.c.updated_unix_ms >= day_ms,
-        jobs.c.price_usd_micros > 0,
-        jobs.c.granted.is_not(None),
-    )
-    costs = []
-    for row in (JobQueue.row(found) for found in connection.execute(query).mappings()):
-        assert row.granted is not None and row.price_usd_micros is not None
-        if json.loads(row.granted)["at_unix_ms"] >= day_ms:
-            resources = resources_of(service_job(row), binding_of(json.loads(row.granted)))
-            costs.append(CostCounted(resources, row.price_usd_micros / 1e6))
-    return costs
 
 
 def _stop(connection: Connection, stop: StopJob) -> None:

@@ -55,6 +55,7 @@ class ServiceSettings:
     - `guest_address`: IP address at which hosts of `send` and `receive` reach the gateways, or None for no such jobs
     - `console`: state folder of the user whose own console this is, or None for a service. Its user may use any place
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
+    - `tunes_links`: whether the scheduler decides how many jobs each link runs
     - `traces`: address that spans are sent to, or None to make none
     """
 
@@ -74,6 +75,7 @@ class ServiceSettings:
     machines: MachineRules = HERE_ONLY
     guest_address: str | None = None
     console: Path | None = None
+    tunes_links: bool = True
 
     @property
     def is_replica(self) -> bool:

@@ -393,6 +393,8 @@ fn check_limits(limits: &Limits) -> Checked {
     }
     let bounded = [
         ("store_requests_max", limits.store_requests_max, STORE_REQUESTS_MAX),
+        ("read_requests_start", limits.read_requests_start, STORE_REQUESTS_MAX),
+        ("write_requests_start", limits.write_requests_start, STORE_REQUESTS_MAX),
         ("store_tries_max", limits.store_tries_max, STORE_TRIES_MAX),
         ("store_retry_s", limits.store_retry_s, PROGRAM_TIMEOUT_S_MAX),
         ("store_reach_s", limits.store_reach_s, PROGRAM_TIMEOUT_S_MAX),

@@ -9,9 +9,6 @@ use tokio::time::Instant;
 use tradewind_contract::Limits;
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
 
-/// Requests that are in flight to a store at first; the throttle tunes this.
-const REQUESTS_START: u32 = 16;
-
 /// How one gateway sends requests to one store.
 #[derive(Clone, Debug)]
 pub struct Attempts {
@@ -37,10 +34,20 @@ pub struct Counts {
 }
 
 impl Attempts {
-    /// Retries and throttle with the program's limits.
-    pub fn new(limits: &Limits) -> Self {
+    /// Retries and throttle of a source, with the program's limits.
+    pub fn of_reading(limits: &Limits) -> Self {
+        Self::new(limits, limits.read_requests_start)
+    }
+
+    /// Retries and throttle of a destination, with the program's limits.
+    pub fn of_writing(limits: &Limits) -> Self {
+        Self::new(limits, limits.write_requests_start)
+    }
+
+    /// Allows `start` requests in flight at first; the throttle tunes this.
+    fn new(limits: &Limits, start: u32) -> Self {
         Self {
-            throttle: Throttle::new(REQUESTS_START, 1..=limits.store_requests_max),
+            throttle: Throttle::new(start, 1..=limits.store_requests_max),
             policy: RetryPolicy::of_gateway(limits),
             counts: Arc::default(),
             failing_since: Arc::default(),
@@ -191,7 +198,7 @@ mod tests {
     use std::time::Duration;
 
     fn attempts() -> Attempts {
-        Attempts::new(&Limits { store_idle_s: 30, store_work_s: 600, ..Limits::default() })
+        Attempts::of_reading(&Limits { store_idle_s: 30, store_work_s: 600, ..Limits::default() })
     }
 
     /// Runs a request whose answer takes `seconds`. Returns how often it was made, and its result.

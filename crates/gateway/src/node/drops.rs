@@ -77,7 +77,7 @@ impl Ends {
             counts: Counts::default(),
             tasks: tasks.clone(),
         });
-        let attempts = Attempts::new(&limits);
+        let attempts = Attempts::of_reading(&limits);
         let source = Arc::new(Source {
             store: Stepped::new(&from.store),
             meter: StageMeter::of_reading("local", &attempts),

@@ -202,7 +202,7 @@ impl<'a> Building<'a> {
         let Some(spec) = &program.source else { return Ok(None) };
         let scope =
             ReadScope::of(program).ok_or_else(|| refusal("the program does not say which keys to read", None))?;
-        let attempts = Attempts::new(&program.limits);
+        let attempts = Attempts::of_reading(&program.limits);
         Ok(Some(Arc::new(Source {
             store: self.open(spec)?,
             meter: StageMeter::of_reading(&program.node, &attempts),

@@ -261,7 +261,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         counts: Counts::default(),
         tasks: tasks.clone(),
     });
-    let attempts = Attempts::new(&limits);
+    let attempts = Attempts::of_reading(&limits);
     let source = Arc::new(Source {
         store: store.clone(),
         meter: StageMeter::of_reading("local", &attempts),

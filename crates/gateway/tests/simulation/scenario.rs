@@ -251,6 +251,8 @@ fn limits(rng: &mut SmallRng) -> Limits {
         memory_bytes: [64 << 10, 256 << 10, 1 << 20][rng.random_range(0..3)],
         dedup_window_bytes: 100_000,
         store_requests_max: rng.random_range(1..=16),
+        read_requests_start: Limits::default().read_requests_start,
+        write_requests_start: Limits::default().write_requests_start,
         store_tries_max: rng.random_range(3..=8),
         store_retry_s: rng.random_range(10..=60),
         store_reach_s: Limits::default().store_reach_s,

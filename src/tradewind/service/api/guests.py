@@ -91,8 +91,9 @@ class GuestAnswer(BaseModel):
 class GuestReport(BaseModel):
     """A report of the guest. `first` is the number of events that it sent before; `failure` ends the run.
 
-    `uploads` are the keys of the unfinished uploads of a guest that sends, if they have changed. With `waits` the
-    answer comes when the gateway is asked something, or after a moment.
+    `uploads` are the keys of the unfinished uploads of a guest that sends, if they have changed, and `journal` is the
+    id of the journal that has them: another host has another one. With `waits` the answer comes when the gateway is
+    asked something, or after a moment.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -104,6 +105,7 @@ class GuestReport(BaseModel):
     events: Annotated[list[EventLine], Field(max_length=GUEST_EVENTS_MAX)] = []
     failure: Words | None = None
     uploads: Annotated[list[UploadKey], Field(max_length=GUEST_UPLOADS_MAX)] | None = None
+    journal: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     waits: bool = False
 
 
@@ -149,7 +151,7 @@ async def exchange(
     version = None if body.version is None else body.version.model_dump()
     try:
         # It writes the status of the job to a file.
-        said = body.session, version, answers, body.first, events, body.failure, body.uploads
+        said = body.session, version, answers, body.first, events, body.failure, body.uploads, body.journal
         taken = await asyncio.to_thread(desk.say, *said)
         deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
         while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:

@@ -1,8 +1,8 @@
-"""`/v1/links`: the links that have limits, bans or jobs, for operators of the service."""
+"""`/v1/links`: links with their limits, bans, load and tuning, and the decisions on them, for operators."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
@@ -13,6 +13,7 @@ from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender
 from tradewind.service.limits import PAGE_DEFAULT
+from tradewind.service.link_decisions import decisions_page
 from tradewind.service.link_states import link_states
 
 __all__ = ["router"]
@@ -35,8 +36,25 @@ class LinkLoadView(BaseModel):
     rate_gbps: float
 
 
+class LinkTuningView(BaseModel):
+    """What the scheduler has decided about a link: the most jobs at once, and the requests that jobs begin with.
+
+    `goodput_gbps` is the moving average while jobs run [Gbit/s], and `success` that of its runs, from 0 to 1.
+    """
+
+    jobs_max: int
+    read_requests: int
+    write_requests: int
+    goodput_gbps: float
+    success: float
+    updated_unix_ms: int
+
+
 class LinkStateView(BaseModel):
-    """A link: the rate of one machine pair if it is known [Gbit/s], its limit, its bans and windows, and its load."""
+    """A link: the rate of one machine pair if it is known [Gbit/s], its limit, its bans and windows, and its load.
+
+    `tuning` is null if no job has run on it.
+    """
 
     name: str
     src: str
@@ -45,6 +63,7 @@ class LinkStateView(BaseModel):
     limit: LinkLimitView | None
     bans: list[BanView]
     load: LinkLoadView
+    tuning: LinkTuningView | None
 
 
 class LinkStatePage(BaseModel):
@@ -54,6 +73,31 @@ class LinkStatePage(BaseModel):
     next: str | None
 
 
+class LinkDecisionView(BaseModel):
+    """A decision on a link: of the scheduler for the next jobs, or of the gateways in a run of `job`.
+
+    `what` changed from `before` to `now`: the jobs at once; or the requests to the source (`read`) or to a destination
+    (`write`), or the connections that send at the same time (`network`). Of the scheduler, requests are those that each
+    gateway begins with; of gateways, those of all gateways in the run.
+    """
+
+    number: int
+    link: str
+    at_unix_ms: int
+    job: str | None
+    what: Literal["jobs", "read", "network", "write"]
+    before: int
+    now: int
+    reason: str
+
+
+class LinkDecisionPage(BaseModel):
+    """Decisions, newest first. `next` is the cursor of the next page; null on the last one."""
+
+    decisions: list[LinkDecisionView]
+    next: int | None
+
+
 @router.get("", response_model=LinkStatePage)
 def links(
     request: Request,
@@ -61,7 +105,7 @@ def links(
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = TENANTS,
 ) -> dict[str, Any]:
-    """List the links that have a limit, a ban, a maintenance window or active jobs. All others are free."""
+    """List the links that have a limit, a ban or a maintenance window, or have run jobs."""
     service = request.app.state.service
     with service.database.read() as connection:
         found = [one for one in link_states(connection) if cursor is None or one.name > cursor]
@@ -79,6 +123,22 @@ def links(
                 "limit": one.limit,
                 "bans": one.bans,
                 "load": load,
+                "tuning": one.tuning,
             }
         )
     return {"links": page, "next": found[limit - 1].name if len(found) > limit else None}
+
+
+@router.get("/decisions", response_model=LinkDecisionPage)
+def decisions(
+    request: Request,
+    link: Annotated[str | None, Query(max_length=500, pattern=RESOURCE_NAME)] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = TENANTS,
+) -> dict[str, Any]:
+    """List what was decided about links and why, newest first. Of each link, the latest 200 decisions are kept."""
+    with request.app.state.service.database.read() as connection:
+        found = decisions_page(connection, link=link, before=cursor, limit=limit + 1)
+    shown = found[:limit]
+    return {"decisions": shown, "next": shown[-1]["number"] if len(found) > limit else None}

@@ -21,7 +21,7 @@ from tradewind.service.scheduler.jobs import (
     ServiceJob,
     resources_of,
 )
-from tradewind.service.scheduler.limits import ACTIVE, SOLD, Limits
+from tradewind.service.scheduler.limits import ACTIVE, SOLD, TUNED, Limits
 from tradewind.service.scheduler.queues import WaitingQueue
 from tradewind.service.scheduler.why import BANNED, LIMITED, NO_ROUTE, STORE_IS_DOWN, TURN, WaitCause
 
@@ -119,7 +119,7 @@ class Admitter:
         if turn is None or queue.number in self._holds:
             return
         for cause in causes:
-            if cause.kind == LIMITED and cause.resource == turn and cause.subject != ACTIVE:
+            if cause.kind == LIMITED and cause.resource == turn and cause.subject not in (ACTIVE, TUNED):
                 self._hold(queue, (turn,))
                 return
         if all(cause.kind == LIMITED and cause.resource != turn for cause in causes):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tradewind.service.scheduler.bans import Ban
     from tradewind.service.scheduler.jobs import Binding, Resource, ServiceJob
     from tradewind.service.scheduler.limits import ResourceLimit
+    from tradewind.service.scheduler.tuning import RequestStart, Tuning
 
 __all__ = [
     "BanLifted",
@@ -26,6 +27,7 @@ __all__ = [
     "JobResumed",
     "JobSubmitted",
     "LimitSet",
+    "LinkRestored",
     "RefuseJob",
     "RoutesChanged",
     "RunEnded",
@@ -37,6 +39,7 @@ __all__ = [
     "StoreDown",
     "StoreUp",
     "TimePassed",
+    "TuneLink",
     "WeightSet",
 ]
 
@@ -75,10 +78,25 @@ class CostCounted:
 
 
 @dataclass(frozen=True)
+class LinkRestored:
+    """A link as an earlier scheduler had tuned it: the jobs that it may run, and the requests that jobs begin with."""
+
+    link: str
+    jobs_max: int
+    read_requests: int
+    write_requests: int
+    goodput_gbps: float
+
+
+@dataclass(frozen=True)
 class RunEnded:
-    """A running job succeeded. Objects that were already present and correct count as moved."""
+    """A running job succeeded. Objects that were already present and correct count as moved.
+
+    `moved_bytes` are proven at the destination by this run; None for all that was left.
+    """
 
     job_id: str
+    moved_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,12 +113,14 @@ class RunProgressed:
     """`moved_bytes` of a running job are proven at the destination by this run so far.
 
     `left_bytes` is what is left after them, if the source has been listed; None if that is not known better than when
-    the job was submitted.
+    the job was submitted. `requests` are those that each of its gateways may have in flight to the source and to a
+    destination now, None if that is not known.
     """
 
     job_id: str
     moved_bytes: int
     left_bytes: int | None = None
+    requests: tuple[float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +214,7 @@ SchedulerEvent = (
     JobSubmitted
     | JobRestored
     | CostCounted
+    | LinkRestored
     | RunEnded
     | RunFailed
     | RunProgressed
@@ -214,12 +235,16 @@ SchedulerEvent = (
 
 @dataclass(frozen=True)
 class StartJob:
-    """Start a run of a job with this binding, at this rate. If `is_limited`, it must not be faster."""
+    """Start a run of a job with this binding, at this rate. If `is_limited`, it must not be faster.
+
+    Its gateways begin with `requests` in flight; None if the scheduler does not tune them.
+    """
 
     job_id: str
     binding: Binding
     rate_gbps: float
     is_limited: bool = False
+    requests: RequestStart | None = None
 
 
 @dataclass(frozen=True)
@@ -246,4 +271,21 @@ class RefuseJob:
     reason: str
 
 
-Decision = StartJob | StopJob | FailJob | RefuseJob
+@dataclass(frozen=True)
+class TuneLink:
+    """A link runs at most `jobs_max` jobs from now on, and its jobs begin with these requests.
+
+    `goodput_gbps` is the moving average of its goodput, and `success` that of its runs. `changes` has the decisions
+    that changed something, each with its reason.
+    """
+
+    link: str
+    jobs_max: int
+    read_requests: int
+    write_requests: int
+    goodput_gbps: float
+    success: float
+    changes: tuple[Tuning, ...] = ()
+
+
+Decision = StartJob | StopJob | FailJob | RefuseJob | TuneLink

@@ -32,6 +32,8 @@ class JobState:
     """The state of a job that has not ended. `runs` has start and estimated duration in seconds.
 
     `seen` has times in the current run, and how long it would still last by its progress until then [s].
+    `counted_bytes` of the current run count for its links, None if it was restored just now; `requests` are the latest
+    that its gateways had in flight, see `RunProgressed`.
     """
 
     job: ServiceJob
@@ -47,5 +49,7 @@ class JobState:
     runs: list[tuple[float, float]] = field(default_factory=list)
     seen: list[tuple[float, float]] = field(default_factory=list)
     seen_share: float = 0.0
+    counted_bytes: int | None = 0
+    requests: tuple[float | None, float | None] | None = None
     estimate_s: float = 0.0
     estimate_kind: str = ""

@@ -10,7 +10,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.scheduler.jobs import Resource
 from tradewind.service.scheduler.sold import SoldBandwidth
 
-__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "SOLD", "USD", "Admission", "Limits", "ResourceLimit"]
+__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "SOLD", "TUNED", "USD", "Admission", "Limits", "ResourceLimit"]
 
 DAY_S = 86_400
 RATE_SHARE_MIN = 0.25
@@ -19,6 +19,7 @@ ROUNDING = 1e-9
 """Share of a limit that sums of rates may exceed."""
 ACTIVE, RATE, USD = "active jobs", "rate", "cost per day"
 SOLD = "rate, because a part of it is sold"
+TUNED = "active jobs, as its goodput and errors allow"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Limits:
     def __init__(self) -> None:
         self._limits: dict[Resource, ResourceLimit] = {}
         self._usage: dict[Resource, Usage] = {}
+        #: Jobs that may run on links at once, as the tuner has decided.
+        self._tuned: dict[Resource, int] = {}
         self.sold = SoldBandwidth()
         self._day = 0
         self.has_costs = False
@@ -74,9 +77,17 @@ class Limits:
         self._limits[resource] = limit
         self.has_costs = self.has_costs or limit.usd_per_day < math.inf
 
+    def tune(self, resource: Resource, jobs_max: int) -> None:
+        """Set how many jobs may run on a link at once, besides its limit. Running jobs keep what they have."""
+        self._tuned[resource] = jobs_max
+
+    def is_full(self, resource: Resource) -> bool:
+        """Return whether a link runs as many jobs as it may, by the tuner's decision."""
+        return resource in self._tuned and self.usage(resource).active >= self._tuned[resource]
+
     def has_limit(self, resource: Resource) -> bool:
-        """Return whether a limit was set for a resource."""
-        return resource in self._limits
+        """Return whether a limit was set for a resource, or it is a link that is full."""
+        return resource in self._limits or self.is_full(resource)
 
     def has_rate_limit(self, resources: Iterable[Resource]) -> bool:
         """Return whether the rate of one of the resources is limited."""
@@ -104,6 +115,9 @@ class Limits:
         rate_gbps = min([rate_gbps, *(self.limit(one).rate_gbps or math.inf for one in resources)])
         least = max(rate_gbps_min, rate_gbps * RATE_SHARE_MIN)
         for resource in resources:
+            # Bandwidth that was bought is due also on a link that is full.
+            if self.is_full(resource) and self.sold.left_gbps(resource, tenant) <= 0:
+                return Admission(resource=resource, dimension=TUNED)
             limit = self._limits.get(resource)
             if limit is None:
                 continue

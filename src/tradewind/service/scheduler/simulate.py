@@ -21,6 +21,7 @@ from tradewind.service.scheduler.events import (
     StartJob,
     StopJob,
     TimePassed,
+    TuneLink,
 )
 from tradewind.service.scheduler.jobs import Binder, Binding, ServiceJob
 from tradewind.service.scheduler.state import Scheduler
@@ -46,7 +47,8 @@ class Simulator:
     A run takes bytes/rate times a lognormal factor with the standard deviation `noise` of its logarithm; a share
     `failures` of the runs fails at a random point as `transient`. A run reports its progress `reports` times, at equal
     intervals; by the share u of its time it has moved u to the power of another such factor. `observe` is called after
-    each event with the time and the jobs that a decision was made about.
+    each event with the time and the jobs that a decision was made about. With `tunes_links` the scheduler tunes the
+    links; `tunings` has what it has decided, with the times.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Simulator:
         seed: int = 0,
         reports: int = 0,
         observe: Callable[[float, list[str]], None] | None = None,
+        tunes_links: bool = False,
     ) -> None:
-        self.scheduler = Scheduler(binder)
+        self.scheduler = Scheduler(binder, tunes_links=tunes_links)
+        self.tunings: list[tuple[float, TuneLink]] = []
         self.jobs: dict[str, SimulatedJob] = {}
         self.observe = observe
         self._noise, self._failures, self._reports = noise, failures, reports
@@ -115,6 +119,9 @@ class Simulator:
             self._left[event.job_id] -= event.moved_bytes
         changed = []
         for decision in self.scheduler.handle(now_s, event):
+            if isinstance(decision, TuneLink):
+                self.tunings.append((now_s, decision))
+                continue
             changed.append(decision.job_id)
             if isinstance(decision, StartJob):
                 self._start(decision)

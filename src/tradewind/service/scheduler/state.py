@@ -26,13 +26,23 @@ from tradewind.service.scheduler.job_states import (
     RUNS_MAX,
     JobState,
 )
-from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, Binder, Binding, Resource, ServiceJob, resources_of
+from tradewind.service.scheduler.jobs import (
+    LINK,
+    STORE_IN,
+    STORE_OUT,
+    Binder,
+    Binding,
+    Resource,
+    ServiceJob,
+    resources_of,
+)
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
 from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, order_key
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
+from tradewind.service.scheduler.tuned_links import TunedLinks
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 from tradewind.service.scheduler.withheld import withheld_gbps
 
@@ -48,14 +58,16 @@ UNPROVEN_S_MAX = 60.0
 class Scheduler:
     """Decides which job starts next.
 
-    Jobs, resources and queues are kept in memory. After a restart the service sends `JobRestored` for each job.
+    Jobs, resources and queues are kept in memory. After a restart the service sends `JobRestored` for each job. With
+    `tunes_links` it also decides how many jobs each link runs.
     """
 
-    def __init__(self, binder: Binder) -> None:
+    def __init__(self, binder: Binder, *, tunes_links: bool = False) -> None:
         self._jobs: dict[str, JobState] = {}
         self._numbers = 0
         self._weights = Weights()
         self._admitter = Admitter(binder)
+        self._tuned = TunedLinks(self._admitter.limits, is_on=tunes_links)
         self._ownership = Ownership()
         self._queues: dict[tuple[object, ...], WaitingQueue] = {}
         self._at: dict[Resource, ResourceQueue] = {}
@@ -73,6 +85,7 @@ class Scheduler:
         self._now_s = max(now_s, self._now_s)
         self._decisions = []
         self._run_timers()
+        self._tune()
         _HANDLERS[type(event)](self, event)
         self._serve()
         return self._decisions
@@ -80,7 +93,7 @@ class Scheduler:
     def next_wakeup_s(self) -> float:
         """Return when to send `TimePassed` if nothing else happens before; infinity if never."""
         midnight_s = (self._now_s // DAY_S + 1) * DAY_S if self._admitter.limits.has_costs else math.inf
-        return min(self._timers[0][0] if self._timers else math.inf, midnight_s)
+        return min(self._timers[0][0] if self._timers else math.inf, midnight_s, self._tuned.next_s())
 
     def phase(self, job_id: str) -> str | None:
         """Return the phase of a job; None if it has ended or is unknown."""
@@ -173,12 +186,26 @@ class Scheduler:
         self._admitter.limits.take(resources, event.rate_gbps, usd)
         self._admitter.limits.sold.start(state.job.id, state.job.tenant, resources, event.rate_gbps, event.started_s)
         state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
+        self._tuned.started(state, self._now_s, is_known=False)
         self._note_unproven(state.job)
         state.runs = [(event.started_s, run_s(state.left_bytes, event.rate_gbps))]
         state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
         if ban := self._admitter.bans.stopping(resources, self._now_s):
             self._withdraw(state, f"ban {ban.id}: {ban.reason}")
             self._make_ready(state)
+
+    def _restore_link(self, event: events.LinkRestored) -> None:
+        self._tuned.restore(event)
+
+    def _tune(self) -> None:
+        """Decide how many jobs links run, if that is due. Queues try again where more may."""
+        for tuned in self._tuned.decide(self._now_s, self._has_waiting):
+            self._decisions.append(tuned)
+            if tuned.changes:
+                self._free([Resource(LINK, tuned.link)])
+
+    def _has_waiting(self, resource: Resource) -> bool:
+        return resource in self._at and self._at[resource].next(resource) is not None
 
     def _count_cost(self, event: events.CostCounted) -> None:
         self._admitter.limits.spend(event.resources, event.usd)
@@ -276,10 +303,12 @@ class Scheduler:
         state.charged = [one for one in shared if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)]
         sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
+        self._tuned.started(state, self._now_s)
         state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, run_s(state.left_bytes, grant.rate_gbps))]
         self._note_unproven(state.job)
         is_limited = self._admitter.limits.has_rate_limit(grant.resources)
-        self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps, is_limited))
+        requests = self._tuned.start_of(grant.binding)
+        self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps, is_limited, requests))
 
     def _note_unproven(self, job: ServiceJob) -> None:
         if not job.is_proven:
@@ -343,6 +372,7 @@ class Scheduler:
         if grant is None:
             return
         self._unproven.pop(state.job.id, None)
+        self._tuned.left(state)
         moved_bytes = min(max(moved_bytes, state.moved_bytes), state.left_bytes)
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
@@ -359,6 +389,7 @@ class Scheduler:
         if state is None:
             return
         self._ends.learn(state, self._now_s)
+        self._tuned.ended(state, state.left_bytes if event.moved_bytes is None else event.moved_bytes, None)
         self._end_run(state, state.left_bytes)
         self._remove(state)
 
@@ -368,6 +399,7 @@ class Scheduler:
             return
         if event.kind != STORE_DOWN and event.kind not in CLASSES:
             raise UsageError(f"no such retry class: {event.kind}", hint=f"one of {', '.join([*CLASSES, STORE_DOWN])}")
+        self._tuned.ended(state, event.moved_bytes, event.kind)
         self._end_run(state, event.moved_bytes)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
@@ -394,6 +426,8 @@ class Scheduler:
         state = self._jobs.get(event.job_id)
         if state is not None and state.grant is not None:
             see_progress(state, event, self._now_s)
+            self._tuned.progressed(state, event.moved_bytes)
+            state.requests = event.requests or state.requests
 
     def _withdraw(self, state: JobState, reason: str) -> None:
         """Stop a job's run, or take the job out of its queue."""
@@ -554,6 +588,7 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.JobSubmitted: Scheduler._submit,
     events.JobRestored: Scheduler._restore,
     events.CostCounted: Scheduler._count_cost,
+    events.LinkRestored: Scheduler._restore_link,
     events.RunEnded: Scheduler._ended,
     events.RunFailed: Scheduler._failed,
     events.RunProgressed: Scheduler._progressed,

@@ -233,7 +233,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         counts: Counts::default(),
         tasks: tasks.clone(),
     });
-    let attempts = Attempts::new(&limits);
+    let attempts = Attempts::of_reading(&limits);
     let source = Arc::new(Source {
         store: from.clone(),
         meter: StageMeter::of_reading("local", &attempts),

@@ -26,7 +26,7 @@ pub struct Target {
 impl Target {
     /// The destination with this index in the job.
     pub fn new(gateway: &str, target: u16, store: Arc<dyn Store>, limits: &Limits) -> Self {
-        let attempts = Attempts::new(limits);
+        let attempts = Attempts::of_writing(limits);
         let meter = StageMeter::new(gateway, StageAt::Write { target }, attempts.throttle().clone());
         Self { store, attempts, meter }
     }

@@ -1,0 +1,101 @@
+"""The tuner of links in the scheduler: it learns from the scheduler's jobs, and its decisions limit the links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tradewind.service.scheduler.events import LinkRestored, TuneLink
+from tradewind.service.scheduler.job_states import JobState
+from tradewind.service.scheduler.jobs import LINK, Binding, Resource
+from tradewind.service.scheduler.limits import Limits
+from tradewind.service.scheduler.retry import STORE_DOWN
+from tradewind.service.scheduler.tuning import LinkTuner, RequestStart, TunedLink
+
+__all__ = ["TunedLinks"]
+
+#: Failures that say nothing about a link: they come from a store that is down, from machines, or from the request.
+NOT_OF_LINKS = (STORE_DOWN, "capacity", "permission", "not-found", "invalid")
+
+
+class TunedLinks:
+    """Tunes the links of a scheduler with these limits. Without `is_on` it does nothing."""
+
+    def __init__(self, limits: Limits, *, is_on: bool) -> None:
+        self._limits, self._tuner = limits, LinkTuner() if is_on else None
+
+    def next_s(self) -> float:
+        """Return when `decide` has something to do; infinity if nothing runs."""
+        return math.inf if self._tuner is None else self._tuner.next_s()
+
+    def restore(self, event: LinkRestored) -> None:
+        """Remember what an earlier scheduler knew of a link."""
+        if self._tuner is not None:
+            start = RequestStart(event.read_requests, event.write_requests)
+            link = TunedLink(event.jobs_max, start, event.goodput_gbps, read=start.read, write=start.write)
+            self._tuner.restore(event.link, link)
+            self._limits.tune(Resource(LINK, event.link), event.jobs_max)
+
+    def start_of(self, binding: Binding) -> RequestStart | None:
+        """Return the requests with which a job with this binding begins; None if nothing is tuned."""
+        return self._tuner.start_of(binding.links) if self._tuner is not None and binding.links else None
+
+    def started(self, state: JobState, now_s: float, *, is_known: bool = True) -> None:
+        """Count a job that runs from now on. Without `is_known` it has moved an unknown part already."""
+        state.counted_bytes, state.requests = (0 if is_known else None), None
+        for name in self._names(state):
+            assert self._tuner is not None
+            link = self._tuner.started(name, now_s)
+            self._limits.tune(Resource(LINK, name), link.jobs_max)
+
+    def progressed(self, state: JobState, moved_bytes: int) -> None:
+        """Count what a running job has moved so far."""
+        names, before = self._names(state), state.counted_bytes
+        state.counted_bytes = max(moved_bytes, before or 0)
+        if self._tuner is not None and before is not None:
+            for name in names:
+                self._tuner.moved(name, (state.counted_bytes - before) // len(names))
+
+    def ended(self, state: JobState, moved_bytes: int, failure: str | None) -> None:
+        """Count a run that has ended by itself, before `left`."""
+        if self._tuner is None or state.grant is None:
+            return
+        self.progressed(state, moved_bytes)
+        if failure not in NOT_OF_LINKS:
+            for name in self._names(state):
+                self._tuner.ended(name, state.job.tenant, failure=failure, requests=state.requests)
+
+    def left(self, state: JobState) -> None:
+        """Note that a job does not run any more."""
+        for name in self._names(state):
+            assert self._tuner is not None
+            self._tuner.left(name)
+
+    def decide(self, now_s: float, has_waiting: Callable[[Resource], bool]) -> list[TuneLink]:
+        """Decide on the links that are due, and limit them. `has_waiting` says whether jobs wait for a resource."""
+        found: list[TuneLink] = []
+        for name in [] if self._tuner is None else self._tuner.due(now_s):
+            assert self._tuner is not None
+            link, resource = self._tuner.link(name), Resource(LINK, name)
+            assert link is not None
+            is_full = self._limits.usage(resource).active >= link.jobs_max
+            most = self._limits.limit(resource).active
+            changes = self._tuner.decide(name, now_s, is_wanted=is_full and has_waiting(resource), most=most)
+            self._limits.tune(resource, link.jobs_max)
+            found.append(
+                TuneLink(
+                    name,
+                    link.jobs_max,
+                    link.start.read,
+                    link.start.write,
+                    link.goodput_gbps or 0.0,
+                    link.success_share,
+                    tuple(changes),
+                )
+            )
+        return found
+
+    def _names(self, state: JobState) -> tuple[str, ...]:
+        if self._tuner is None or state.grant is None:
+            return ()
+        return tuple(dict.fromkeys(state.grant.binding.links))

@@ -1,0 +1,267 @@
+"""How many jobs a link runs at once, and with how many requests its jobs begin, by goodput and success so far.
+
+The rules are those of a gateway's tuner (crates/gateway, node/tuner.rs), for jobs instead of requests:
+
+- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no run fails.
+- **No gain**: if the goodput has not grown with an increase, it is taken back, and the next try comes later.
+- **Decrease**: by half, if runs fail. A tenant whose jobs fail alone decreases nothing: then it is not the link.
+
+Jobs begin with the requests that the gateways of earlier ones have ended with. There is no clock: times are passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tradewind.model.records import dataclass, field
+
+__all__ = [
+    "JOBS_MAX",
+    "JOBS_START",
+    "LINKS_MAX",
+    "REQUESTS_MAX",
+    "REQUESTS_MIN",
+    "TUNE_EVERY_S",
+    "LinkTuner",
+    "RequestStart",
+    "TunedLink",
+    "Tuning",
+]
+
+TUNE_EVERY_S = 15.0
+"""Interval between decisions on a link."""
+JOBS_START, JOBS_MAX = 16, 1024
+"""Jobs that a link runs at first, and at most if no operator limits it."""
+GROWTH, GAIN_MIN = 1.25, 1.05
+"""Factor of an increase, and factor by which the goodput must have risen with it."""
+SETTLE_S = 2 * TUNE_EVERY_S
+"""Time after an increase in which the goodput must have risen."""
+REST_S_MIN, REST_S_MAX = 60.0, 3600.0
+"""Time without an increase after a decrease. It doubles for each increase in a row that brought nothing."""
+GOODPUT_WEIGHT, SUCCESS_WEIGHT, REQUESTS_WEIGHT = 0.5, 0.2, 0.3
+"""Weights of the newest interval, and of the newest run, in the moving averages."""
+SUCCESS_MIN = 0.7
+"""Share of successful runs below which a link runs fewer jobs."""
+REQUESTS_START, REQUESTS_MIN, REQUESTS_MAX = 16, 4, 64
+"""Requests of a gateway to a store that nothing is known about, and bounds of those that jobs begin with: a gateway
+tunes itself from there."""
+REQUESTS_CHANGE = 0.2
+"""Share by which the requests of earlier jobs must differ from the start value before that changes."""
+LINKS_MAX, TENANTS_MAX = 10_000, 100
+"""Links, and tenants of one link, that are remembered; beyond it those that were used the longest ago are forgotten."""
+
+JOBS, READ, WRITE = "jobs", "read", "write"
+
+
+class RequestStart(NamedTuple):
+    """Requests in flight of each gateway at first, to the source and to a destination."""
+
+    read: int = REQUESTS_START
+    write: int = REQUESTS_START
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A decision on a link: `what` is `jobs`, `read` or `write`; `reason` says why in words."""
+
+    what: str
+    before: int
+    now: int
+    reason: str
+
+
+@dataclass
+class TunedLink:
+    """What is known about a link.
+
+    `goodput_gbps` is the moving average while jobs run, and `success` that of each tenant's runs, latest tenant last.
+    `read` and `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the
+    goodput before the latest increase, until that has shown its effect. `is_new` says that no interval has passed with
+    this number of jobs: the average begins anew, so that it lags no increase.
+    """
+
+    jobs_max: int = JOBS_START
+    start: RequestStart = field(default_factory=RequestStart)
+    goodput_gbps: float | None = None
+    success: dict[str, float] = field(default_factory=dict)
+    read: float = REQUESTS_START
+    write: float = REQUESTS_START
+    reason: str = ""
+    trial: tuple[int, float] | None = None
+    is_new: bool = False
+    changed_s: float = 0.0
+    rest_s: float = REST_S_MIN
+    rest_until_s: float = 0.0
+    since_s: float = 0.0
+    moved_bytes: int = 0
+    running: int = 0
+    ended: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def success_share(self) -> float:
+        """Share of the latest runs that succeeded, of the tenant that has most success."""
+        return max(self.success.values(), default=1.0)
+
+
+class LinkTuner:
+    """All links. The scheduler says what happens on them, and asks for decisions when `next_s` has come."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, TunedLink] = {}
+        #: Links on which something runs or has ended since their last decision, with the time of the next one.
+        self._busy: dict[str, float] = {}
+
+    def link(self, name: str) -> TunedLink | None:
+        """Return what is known about a link; None if nothing is."""
+        return self._links.get(name)
+
+    def restore(self, name: str, link: TunedLink) -> None:
+        """Remember what an earlier scheduler knew about a link."""
+        self._links[name] = link
+
+    def start_of(self, names: Iterable[str]) -> RequestStart:
+        """Return the requests with which a job on these links begins: the fewest of any of them."""
+        starts = [link.start if (link := self._links.get(name)) else RequestStart() for name in names]
+        return RequestStart(min(one.read for one in starts), min(one.write for one in starts))
+
+    def started(self, name: str, now_s: float) -> TunedLink:
+        """Count a job that starts on a link, and return the link."""
+        link = self._links.pop(name, None) or TunedLink()
+        self._links[name] = link  # The last one used is the last to be forgotten.
+        if name not in self._busy:
+            link.since_s, link.moved_bytes, link.ended, link.failed = now_s, 0, 0, {}
+            self._busy[name] = now_s + TUNE_EVERY_S
+        link.running += 1
+        if len(self._links) > LINKS_MAX:
+            idle = next((one for one in self._links if one not in self._busy), None)
+            if idle is not None:
+                del self._links[idle]
+        return link
+
+    def moved(self, name: str, moved_bytes: int) -> None:
+        """Count bytes that a running job has moved since they were last counted."""
+        self._links[name].moved_bytes += max(0, moved_bytes)
+
+    def ended(
+        self, name: str, tenant: str, *, failure: str | None, requests: tuple[float | None, float | None] | None
+    ) -> None:
+        """Count a run that has ended by itself: well, or by a `failure`.
+
+        `requests` are those of each of its gateways to the source and to a destination at its end, None if unknown.
+        """
+        link = self._links[name]
+        link.ended += 1
+        if failure is not None:
+            link.failed[failure] = link.failed.get(failure, 0) + 1
+        before = link.success.pop(tenant, 1.0)
+        link.success[tenant] = _average(before, 0.0 if failure else 1.0, SUCCESS_WEIGHT)
+        if len(link.success) > TENANTS_MAX:
+            del link.success[next(iter(link.success))]
+        read, write = requests or (None, None)
+        link.read = link.read if read is None else _average(link.read, read, REQUESTS_WEIGHT)
+        link.write = link.write if write is None else _average(link.write, write, REQUESTS_WEIGHT)
+
+    def left(self, name: str) -> None:
+        """Note that a job does not run on a link any more, however its run has ended."""
+        self._links[name].running -= 1
+
+    def next_s(self) -> float:
+        """Return when a decision is due; infinity while no link is used."""
+        return min(self._busy.values(), default=math.inf)
+
+    def due(self, now_s: float) -> list[str]:
+        """Return the links that a decision is due on."""
+        return [name for name, due_s in self._busy.items() if due_s <= now_s]
+
+    def decide(self, name: str, now_s: float, *, is_wanted: bool, most: int | None) -> list[Tuning]:
+        """Return the decisions on a link that change something.
+
+        `is_wanted` says that it runs as many jobs as it may, and others wait for it; `most` is the operator's limit.
+        """
+        link = self._links[name]
+        _see_goodput(link, now_s)
+        decisions = [*_jobs(link, now_s, is_wanted=is_wanted, most=most), *_starts(link)]
+        if link.running:
+            self._busy[name] = now_s + TUNE_EVERY_S
+        else:
+            del self._busy[name]
+        return decisions
+
+
+def _average(before: float, newest: float, weight: float) -> float:
+    return before + weight * (newest - before)
+
+
+def _see_goodput(link: TunedLink, now_s: float) -> None:
+    """End an interval: its bytes become a part of the moving average."""
+    took_s = now_s - link.since_s
+    if took_s > 0:
+        gbps = link.moved_bytes * 8e-9 / took_s
+        is_first = link.goodput_gbps is None or link.is_new
+        link.goodput_gbps = gbps if is_first else _average(link.goodput_gbps or 0.0, gbps, GOODPUT_WEIGHT)
+        link.is_new = False
+    link.since_s, link.moved_bytes = now_s, 0
+
+
+def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -> Iterator[Tuning]:
+    """Decide how many jobs may run."""
+    ended, failed = link.ended, link.failed
+    link.ended, link.failed = 0, {}
+    before, now, why = link.jobs_max, link.jobs_max, ""
+    jobs_max = JOBS_MAX if most is None else max(1, min(most, JOBS_MAX))
+    gbps = link.goodput_gbps or 0.0
+    if before > jobs_max:
+        now, why = jobs_max, f"the operator's limit is {most}"
+    elif failed and link.success_share < SUCCESS_MIN:
+        kinds = ", ".join(sorted(failed))
+        now, why = max(1, before // 2), f"{sum(failed.values())} of {ended} runs failed ({kinds})"
+        link.rest_until_s = now_s + link.rest_s
+    elif link.trial is not None:
+        now, why = _after_increase(link, link.trial, now_s)
+    if now == before and not failed and is_wanted and link.trial is None and now_s >= link.rest_until_s:
+        now = min(jobs_max, max(before + 1, int(before * GROWTH)))
+        why = f"others waited while {before} moved {gbps:.3g} Gbit/s"
+        link.trial, link.changed_s = ((before, gbps) if now > before else None), now_s
+    if now < before:
+        link.trial = None
+    if now != before:
+        link.is_new = True
+        link.jobs_max, link.reason = now, f"{_change(before, now, 'jobs')}: {why}"
+        yield Tuning(JOBS, before, now, link.reason)
+
+
+def _after_increase(link: TunedLink, trial: tuple[int, float], now_s: float) -> tuple[int, str]:
+    """Return the number of jobs after an increase: it stays if the goodput has risen, or while that is not known."""
+    jobs, gbps = trial
+    now_gbps = link.goodput_gbps or 0.0
+    if now_gbps >= GAIN_MIN * gbps and now_gbps > 0:
+        link.trial, link.rest_s = None, REST_S_MIN
+        return link.jobs_max, ""
+    if now_s - link.changed_s < SETTLE_S:
+        return link.jobs_max, ""
+    why = (
+        f"{link.jobs_max} moved {now_gbps:.3g} Gbit/s, hardly more than the {gbps:.3g} of {jobs}; "
+        f"the next try is in {link.rest_s / 60:.0f} min"
+    )
+    link.rest_until_s = now_s + link.rest_s
+    link.rest_s = min(2 * link.rest_s, REST_S_MAX)
+    return jobs, why
+
+
+def _starts(link: TunedLink) -> Iterator[Tuning]:
+    """Decide with how many requests the next jobs begin."""
+    for what, store, seen in ((READ, "source", link.read), (WRITE, "destination", link.write)):
+        before = link.start.read if what == READ else link.start.write
+        now = min(REQUESTS_MAX, max(REQUESTS_MIN, round(seen)))
+        if abs(now - before) <= REQUESTS_CHANGE * before:
+            continue
+        link.start = RequestStart(now, link.start.write) if what == READ else RequestStart(link.start.read, now)
+        reason = f"{_change(before, now, f'requests to the {store} at first')}: earlier jobs ended with about {now}"
+        yield Tuning(what, before, now, reason)
+
+
+def _change(before: int, now: int, what: str) -> str:
+    return f"{before} → {now} {what}"

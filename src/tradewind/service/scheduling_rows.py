@@ -1,0 +1,117 @@
+"""What the scheduler in the service reads of jobs, and the events that it makes of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from tradewind.model.event import Progress, StageLimit
+from tradewind.service.bindings import binding_of, service_job
+from tradewind.service.jobs import JobQueue, JobRow
+from tradewind.service.limits import PASS_JOBS_MAX
+from tradewind.service.scheduler.events import CostCounted, JobRestored, RunProgressed
+from tradewind.service.scheduler.jobs import resources_of
+from tradewind.service.scheduler.limits import DAY_S
+from tradewind.service.scheduler.tuning import REQUESTS_MAX
+from tradewind.service.tables import ACTIVE, ENDED, jobs
+
+__all__ = [
+    "ACTIVE_PLACES",
+    "costs_today",
+    "ended_jobs",
+    "open_jobs",
+    "parts",
+    "progressed",
+    "restored",
+    "running_jobs",
+]
+
+#: Rows that are read at once.
+ROWS_AT_ONCE = 500
+
+ACTIVE_PLACES = select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))
+
+
+def running_jobs(connection: Connection) -> list[tuple[str, str, int]]:
+    """Return the running jobs with their jobs of the engine, and what they had moved before they were started."""
+    query = select(jobs.c.id, jobs.c.engine_job, jobs.c.moved_bytes)
+    found = connection.execute(query.where(jobs.c.state == "running", jobs.c.engine_job.is_not(None)))
+    return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
+
+
+def open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
+    """Return state and failures of the active jobs and the oldest waiting ones."""
+    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures)
+    active = connection.execute(columns.where(jobs.c.state.in_(ACTIVE)))
+    waiting = columns.where(jobs.c.state == "waiting").order_by(jobs.c.id).limit(PASS_JOBS_MAX)
+    return {one: (state, failures) for found in (active, connection.execute(waiting)) for one, state, failures in found}
+
+
+def progressed(job_id: str, found: Progress, moved_before: int) -> RunProgressed:
+    """Return what a run has moved after `moved_before` bytes of earlier runs, and the requests of its gateways."""
+    left = found.bytes_total - found.bytes_done if found.listed else None
+    stages = None if found.limits is None else (_per_gateway(found.limits.read), _per_gateway(found.limits.write))
+    return RunProgressed(job_id, max(0, found.bytes_done - moved_before), left, stages)
+
+
+def _per_gateway(stage: StageLimit | None) -> float | None:
+    """Return the requests of each gateway of a stage; all have the same maximum."""
+    return None if stage is None or stage.max <= 0 else REQUESTS_MAX * stage.now / stage.max
+
+
+def ended_jobs(connection: Connection, job_ids: Iterable[str]) -> dict[str, tuple[str, str | None, int]]:
+    """Return the states of jobs that are neither active nor among the oldest waiting ones.
+
+    Each with its job of the engine, and what it had moved before its last run.
+    """
+    found: dict[str, tuple[str, str | None, int]] = {}
+    columns = select(jobs.c.id, jobs.c.state, jobs.c.engine_job, jobs.c.moved_bytes)
+    for some in parts(job_ids):
+        query = columns.where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
+        found |= {one: (state, engine_job, moved) for one, state, engine_job, moved in connection.execute(query)}
+    return found
+
+
+def parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[str]]:
+    """Yield the ids in lists of at most `size`."""
+    left = iter(job_ids)
+    while some := list(islice(left, size)):
+        yield some
+
+
+def restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
+    """Return the event for a job that this scheduler does not know, but an earlier one did."""
+    common: dict[str, Any] = {
+        "job": service_job(row, proven),
+        "failures": json.loads(row.failures),
+        "failure": row.failure or "",
+        "not_before_s": row.not_before_unix_ms / 1000,
+        "moved_bytes": row.moved_bytes,
+    }
+    if row.state == "waiting" or row.granted is None:
+        return JobRestored(**common)
+    granted = json.loads(row.granted)
+    run = {"rate_gbps": granted["rate_gbps"], "started_s": granted["at_unix_ms"] / 1000}
+    return JobRestored(**common, **run, binding=binding_of(granted))
+
+
+def costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
+    """Return the costs of jobs that were started today and have ended."""
+    day_ms = int(now_s // DAY_S) * DAY_S * 1000
+    query = select(*JobQueue.columns()).where(
+        jobs.c.state.in_(ENDED),
+        jobs.c.updated_unix_ms >= day_ms,
+        jobs.c.price_usd_micros > 0,
+        jobs.c.granted.is_not(None),
+    )
+    costs = []
+    for row in (JobQueue.row(found) for found in connection.execute(query).mappings()):
+        assert row.granted is not None and row.price_usd_micros is not None
+        if json.loads(row.granted)["at_unix_ms"] >= day_ms:
+            resources = resources_of(service_job(row), binding_of(json.loads(row.granted)))
+            costs.append(CostCounted(resources, row.price_usd_micros / 1e6))
+    return costs

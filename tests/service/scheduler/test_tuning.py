@@ -1,0 +1,243 @@
+"""How many jobs a link runs: it rises with goodput, falls on errors, and stays within its bounds."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from tests.service.scheduler.scenes import GB, direct, job, limited, started, submit
+from tradewind.service.scheduler.events import (
+    JobRestored,
+    LimitSet,
+    LinkRestored,
+    RunEnded,
+    RunFailed,
+    RunProgressed,
+    TimePassed,
+    TuneLink,
+)
+from tradewind.service.scheduler.jobs import LINK, STORE_IN, Binding, Resource, ServiceJob
+from tradewind.service.scheduler.limits import ResourceLimit
+from tradewind.service.scheduler.simulate import Simulator
+from tradewind.service.scheduler.state import Scheduler
+from tradewind.service.scheduler.tuning import (
+    JOBS_MAX,
+    JOBS_START,
+    LINKS_MAX,
+    REQUESTS_MAX,
+    REQUESTS_MIN,
+    REST_S_MAX,
+    TUNE_EVERY_S,
+    LinkTuner,
+    RequestStart,
+    TunedLink,
+)
+
+ANY_LINK = "cern>lab"
+
+
+class BusyLink:
+    """A link for which jobs always wait. It moves as much as `gbps_of` says for a number of jobs."""
+
+    def __init__(self, gbps_of: Callable[[int], float]) -> None:
+        self.tuner, self.gbps_of, self.now_s = LinkTuner(), gbps_of, 0.0
+        self.link = self.tuner.started(ANY_LINK, 0.0)
+        self.reasons: list[str] = []
+
+    def interval(self, *, tenants: str = "a", failure: str | None = None, most: int | None = None) -> int:
+        """Let an interval pass in which a run of each tenant ends; return how many jobs may run then."""
+        self.now_s += TUNE_EVERY_S
+        self.tuner.moved(ANY_LINK, round(self.gbps_of(self.link.jobs_max) * 1e9 / 8 * TUNE_EVERY_S))
+        for tenant in tenants:
+            self.tuner.ended(ANY_LINK, tenant, failure=failure, requests=None)
+        assert self.tuner.due(self.now_s) == [ANY_LINK]
+        changes = self.tuner.decide(ANY_LINK, self.now_s, is_wanted=True, most=most)
+        self.reasons += [change.reason for change in changes]
+        return self.link.jobs_max
+
+
+def test_it_rises_with_the_goodput_up_to_the_bound() -> None:
+    busy = BusyLink(lambda jobs: 0.1 * jobs)
+    seen = [busy.interval(most=40) for _ in range(12)]
+    assert seen == sorted(seen) and seen[-1] == 40
+    assert busy.reasons[0] == "16 → 20 jobs: others waited while 16 moved 1.6 Gbit/s"
+
+
+def test_it_finds_the_number_that_fills_the_link() -> None:
+    busy = BusyLink(lambda jobs: min(0.1 * jobs, 3.0))
+    seen = [busy.interval() for _ in range(400)]
+    # Each try ends after a few intervals, and the pauses between tries grow to an hour.
+    assert min(seen[50:]) >= 30 and max(seen[50:]) <= 50
+    assert busy.link.rest_s <= REST_S_MAX
+    assert any("hardly more than the" in reason and "the next try is in 4 min" in reason for reason in busy.reasons)
+
+
+def test_it_falls_while_runs_fail_and_rises_again() -> None:
+    busy = BusyLink(lambda jobs: 0.1 * jobs)
+    failing = [busy.interval(failure="transient") for _ in range(8)]
+    assert failing == sorted(failing, reverse=True) and failing[-1] == 1
+    assert busy.reasons[0] == "16 → 8 jobs: 1 of 1 runs failed (transient)"
+    better = [busy.interval() for _ in range(40)]
+    assert better == sorted(better) and better[-1] > JOBS_START
+
+
+def test_a_tenant_that_fails_alone_slows_no_other() -> None:
+    busy = BusyLink(lambda _: 1.0)
+    busy.tuner.ended(ANY_LINK, "well", failure=None, requests=None)
+    for _ in range(10):
+        busy.interval(failure="transient")
+    assert busy.link.jobs_max == JOBS_START
+    busy.interval(tenants="a", failure="transient")
+    for _ in range(4):
+        busy.interval(tenants=("well", "a"), failure="throttled")  # type: ignore[arg-type]
+    assert busy.link.jobs_max < JOBS_START
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    some.lists(
+        some.tuples(
+            some.floats(0, 100), some.sampled_from([None, "transient", "throttled"]), some.booleans(),
+            some.one_of(some.none(), some.integers(0, 50)),
+        ),
+        max_size=60,
+    )
+)  # fmt: skip
+def test_it_stays_within_its_bounds(steps: list[tuple[float, str | None, bool, int | None]]) -> None:
+    tuner, now_s = LinkTuner(), 0.0
+    link = tuner.started(ANY_LINK, now_s)
+    for gbps, failure, is_wanted, most in steps:
+        now_s += TUNE_EVERY_S
+        tuner.moved(ANY_LINK, int(gbps * 1e9))
+        requests = (gbps, 2 * gbps)
+        tuner.ended(ANY_LINK, "a", failure=failure, requests=requests)
+        before, share = link.jobs_max, link.success_share
+        changes = [one for one in tuner.decide(ANY_LINK, now_s, is_wanted=is_wanted, most=most) if one.what == "jobs"]
+        assert 1 <= link.jobs_max <= (JOBS_MAX if most is None else max(1, most))
+        assert all(REQUESTS_MIN <= start <= REQUESTS_MAX for start in link.start)
+        assert 0.0 <= link.success_share <= 1.0 and (link.goodput_gbps or 0.0) >= 0.0
+        # Each change has its reason, and nothing changes without one.
+        assert [(one.before, one.now) for one in changes] == (
+            [(before, link.jobs_max)] if before != link.jobs_max else []
+        )
+        assert all(one.reason.startswith(f"{before} → {link.jobs_max} jobs: ") for one in changes)
+        if failure:
+            assert link.jobs_max <= before
+            assert link.jobs_max < before or share >= 0.7 or before == 1
+        if not is_wanted:
+            assert link.jobs_max <= before
+
+
+def test_jobs_begin_with_the_requests_that_earlier_ones_ended_with() -> None:
+    tuner = LinkTuner()
+    tuner.started(ANY_LINK, 0.0)
+    assert tuner.start_of([ANY_LINK, "unknown"]) == RequestStart()
+    for _ in range(20):
+        tuner.ended(ANY_LINK, "a", failure=None, requests=(40.0, None))
+    (change,) = tuner.decide(ANY_LINK, TUNE_EVERY_S, is_wanted=False, most=None)
+    assert change.reason == "16 → 40 requests to the source at first: earlier jobs ended with about 40"
+    assert tuner.start_of([ANY_LINK]) == RequestStart(read=40)
+    tuner.ended(ANY_LINK, "a", failure=None, requests=(41.0, 16.0))
+    assert tuner.decide(ANY_LINK, 2 * TUNE_EVERY_S, is_wanted=False, most=None) == []
+
+
+def tuned(decisions: list[object]) -> list[TuneLink]:
+    return [one for one in decisions if isinstance(one, TuneLink)]
+
+
+def many(count: int, **changes: object) -> list[ServiceJob]:
+    return [job(f"j{number:03}", **changes) for number in range(count)]
+
+
+def test_the_scheduler_runs_no_more_jobs_than_the_link_is_tuned_for() -> None:
+    scheduler = Scheduler(direct, tunes_links=True)
+    running = submit(scheduler, *many(40))
+    assert len(running) == JOBS_START
+    why = scheduler.why("j030")
+    assert why is not None
+    assert why.sentence == ("The limit of link cern>lab is reached: active jobs, as its goodput and errors allow.")
+    for name in running:
+        scheduler.handle(10.0, RunProgressed(name, GB // 10))
+    assert scheduler.next_wakeup_s() == TUNE_EVERY_S
+    decisions = scheduler.handle(TUNE_EVERY_S, TimePassed())
+    (one,) = tuned([*decisions])
+    assert (one.jobs_max, one.success) == (20, 1.0)
+    assert one.goodput_gbps == pytest.approx(16 * 0.8 / 15)
+    assert len(started(decisions)) == 4, "those that waited start at once"
+    assert scheduler.why("j030") is not None
+
+
+def test_the_operators_limit_holds_and_other_links_do_not_count() -> None:
+    scheduler = Scheduler(direct, tunes_links=True)
+    limited(scheduler, LINK, ANY_LINK, ResourceLimit(active=5))
+    running = submit(scheduler, *many(20))
+    assert len(running) == 5
+    assert len(submit(scheduler, *[job(f"d{n}", destination="desy") for n in range(8)])) == 8
+    one = next(one for one in tuned([*scheduler.handle(TUNE_EVERY_S, TimePassed())]) if one.link == ANY_LINK)
+    assert one.jobs_max == 5
+    assert [change.reason for change in one.changes] == ["16 → 5 jobs: the operator's limit is 5"]
+
+
+def test_runs_of_the_scheduler_count_with_their_bytes_failures_and_requests() -> None:
+    scheduler = Scheduler(direct, tunes_links=True)
+    first, second, third, fourth = submit(scheduler, *many(4))
+    scheduler.handle(1.0, RunProgressed(first, GB // 2, requests=(64.0, 8.0)))
+    scheduler.handle(2.0, RunEnded(first, moved_bytes=2 * GB))  # It was larger than was known.
+    scheduler.handle(3.0, RunFailed(second, "transient", GB // 4))
+    scheduler.handle(3.0, RunFailed(third, "store-down", 0))
+    (one,) = tuned([*scheduler.handle(TUNE_EVERY_S, TimePassed())])
+    assert one.goodput_gbps == pytest.approx((2 + 0.25) * 8 / TUNE_EVERY_S)
+    assert one.success == pytest.approx(0.8), "a store that is down does not count"
+    assert (one.read_requests, one.write_requests) == (30, 16), "30% of the way from 16 to 64"
+    decisions = submit(scheduler, job("next"), now_s=20.0)
+    assert decisions == ["next"]
+    scheduler.handle(25.0, RunEnded(fourth))
+    assert scheduler.next_wakeup_s() == 2 * TUNE_EVERY_S
+
+
+def test_a_later_scheduler_continues_with_what_is_known_and_ends_in_silence() -> None:
+    scheduler = Scheduler(direct, tunes_links=True)
+    scheduler.handle(0.0, LinkRestored(ANY_LINK, 2, 40, 10, 1.5))
+    binding = Binding("cern", (ANY_LINK,), (), (), 8.0)
+    scheduler.handle(0.0, JobRestored(job("old"), {}, binding=binding, rate_gbps=8.0))
+    assert submit(scheduler, *many(3)) == ["j000"]
+    scheduler.handle(5.0, RunProgressed("old", 900_000_000))  # Most of it was moved under the earlier scheduler.
+    scheduler.handle(10.0, RunProgressed("old", 1_000_000_000))
+    scheduler.handle(11.0, RunEnded("old", moved_bytes=GB))
+    (one,) = tuned([*scheduler.handle(TUNE_EVERY_S, TimePassed())])
+    assert one.goodput_gbps == pytest.approx(1.5 + 0.5 * (0.8 / TUNE_EVERY_S - 1.5))
+    for name in ("j000", "j001", "j002"):
+        scheduler.handle(20.0, RunEnded(name))
+    scheduler.handle(2 * TUNE_EVERY_S, TimePassed())
+    assert scheduler.next_wakeup_s() == float("inf"), "an idle link needs no decisions"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_simulated_service_tunes_its_links(seed: int) -> None:
+    """More jobs than the link may run at first, of which some fail: all end, and the bounds hold throughout."""
+    simulator = Simulator(direct, failures=0.05, seed=seed, reports=4, tunes_links=True)
+    simulator.at(0, LimitSet(Resource(STORE_IN, "lab"), ResourceLimit(active=64)))
+    limits = simulator.scheduler._admitter.limits
+    simulator.submit(many(300, tenant="physics", size_bytes=30 * GB))
+
+    def observe(now_s: float, changed: list[str]) -> None:
+        assert limits.usage(Resource(LINK, ANY_LINK)).active <= 64
+
+    simulator.observe = observe
+    simulator.run()
+    assert all(seen.ended_s for seen in simulator.jobs.values())
+    numbers = [one.jobs_max for _, one in simulator.tunings]
+    assert max(numbers) > JOBS_START
+    assert all(after <= max(before + 1, 1.25 * before) for before, after in pairwise([JOBS_START, *numbers]))
+
+
+def test_links_are_forgotten_beyond_the_most() -> None:
+    tuner = LinkTuner()
+    for number in range(LINKS_MAX + 5):
+        tuner.started(f"{number}", 0.0)
+        tuner.left(f"{number}")
+        tuner.decide(f"{number}", TUNE_EVERY_S, is_wanted=False, most=None)
+    assert tuner.link("0") is None
+    assert isinstance(tuner.link(f"{LINKS_MAX}"), TunedLink)
