@@ -7,7 +7,7 @@ import { URL, look, signIn, withPage } from "./browser.mjs";
 const { TRADEWIND_JOB: JOB, TRADEWIND_MACHINES: MACHINES } = process.env;
 const RATE = /^[0-9.]+ [kMG]bit\/s$/;
 
-test("a running transfer shows the rate of each hop, and the machine that replaces another", async () => {
+test("a running transfer shows the rate of each hop, a machine that stalls, and one that replaces it", async () => {
   await withPage("light", async (page) => {
     page.setDefaultTimeout(60_000);
     await signIn(page);
@@ -28,7 +28,12 @@ test("a running transfer shows the rate of each hop, and the machine that replac
     await routes.getByText(/^read \d+ of \d+, .*write \d+ of \d+$/).waitFor();
     const before = await machines.getByRole("row").nth(1).getByRole("cell").first().innerText();
     await look(page, "light", "routes");
-    process.kill(Number(MACHINES.split(" ").at(-1)), "SIGKILL");
+    const machine = Number(MACHINES.split(" ").at(-1));
+    process.kill(machine, "SIGSTOP");
+    await hop.getByRole("cell", { name: /^(stalled|down)$/ }).waitFor();
+    await routes.getByText(/^1 of 1 routes (stalled|down)\.$/).waitFor();
+    await until(async () => /stalled|down/.test(await figures.textContent()));
+    process.kill(machine, "SIGKILL");
     const ended = routes.getByRole("table", { name: "Machines that ended" });
     const gone = before.split(" → ").at(-1);
     await ended.getByRole("row", { name: gone }).waitFor();

@@ -14,7 +14,7 @@ const [PAUSES_OF_SPAN, PAUSES_OF_STALL] = [2, 3];
 /** The state of a route or hop. A hop over which no route sends now is idle. */
 export type Condition = "works" | "idle" | "stalled" | "down";
 
-/** What a route does now. `silent_s` is the time since its last answer. */
+/** Present figures of a route. `silent_s` is the time since its last answer. */
 export interface RouteNow {
   bytes: number;
   bytes_per_s: number;
@@ -87,7 +87,7 @@ export class RouteRates {
   }
 }
 
-/** What a hop between two regions carries now: the sum of its routes, and the worst of their states. */
+/** Return the rate of a hop between two regions, the sum of its routes, and the worst of their states. */
 export function hopNow(hop: JobHop, routes: ReadonlyMap<string, RouteNow>): { bytes_per_s: number; condition: Condition } {
   const mine = hop.routes.map((name) => routes.get(name)).filter((one) => one !== undefined);
   const states = mine.map((one) => one.condition);

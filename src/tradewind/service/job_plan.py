@@ -81,8 +81,8 @@ def _hops(routes: Sequence[Mapping[str, Any]], drawn: RouteMap | None) -> list[d
     return found
 
 
-def _rounded(point: tuple[float, float]) -> tuple[float, float]:
-    return round(point[0], 1), round(point[1], 1)
+def _rounded(point: tuple[float, float]) -> list[float]:
+    return [round(at, 1) for at in point]
 
 
 def _machines(plans: Sequence[Plan]) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from tradewind.service.job_plan import NO_PLAN, job_plan
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-Point = tuple[float, float]
+#: Distances from the left and from the top [px].
+Point = list[float]
 
 
 class JobRoute(BaseModel):
@@ -30,7 +31,8 @@ class JobRoute(BaseModel):
 class JobHop(BaseModel):
     """The flow from one region to the next, with the names of its routes.
 
-    `lines` and `figures_at`, the middle of its figures, are positions on the map [px]: empty and null without a map.
+    `lines` and `figures_at`, the middle of its figures, are on the map: points as distances from the left and from the
+    top [px]. They are empty and null without a map.
     """
 
     src: str
