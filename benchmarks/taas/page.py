@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.acceleration.page import Page, wrapped
-from benchmarks.taas import drawings, run, world
+from benchmarks.taas import drawings, run, site_page, world
 from benchmarks.taas.prices import Times, price_plots, price_section
 from benchmarks.taas.rows import Figure, Row, elapsed_s, fewest_windows, rate_mbps, rounds_of, rows_at, variation
 from benchmarks.tables import machine
@@ -25,6 +25,7 @@ def page_of(rows: Sequence[Row]) -> Page:
         "fig5": (_types, drawings.types),
         "fig7": (_options, drawings.options),
         "fig8": (_concurrency, drawings.concurrency),
+        "site": (site_page.section, site_page.plot),
         "fig9": (_load, drawings.load),
         "fig10": (_volumes, drawings.volumes),
     }
@@ -163,8 +164,9 @@ def _options(rows: Sequence[Row]) -> list[str]:
     )
     columns = ["option", "rate [Mbit/s]", "to multi-route", "paper", VARIATION]
     note = (
-        "Our source spreads chunks over the routes by itself: there is no balancer in the path, so its cost is not "
-        f"measured. Multi-route has {run.EXTRA_NODES} own nodes and the direct route."
+        "Our source spreads chunks over the routes by itself: there is no balancer in the path. "
+        "[Below](#fig-8-nodes-of-a-site) the cost of one is measured. "
+        f" Multi-route has {run.EXTRA_NODES} own nodes and the direct route."
     )
     title = "Fig. 7: options between sites"
     return _section(title, paper, _table(columns, cells), note, "![rate by option](taas-fig7.svg)")

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.acceleration.emulated import kept_rows
 from benchmarks.measure import load
-from benchmarks.taas.transfers import size_for, transfer
+from benchmarks.taas import site
+from benchmarks.taas.transfers import Launcher, size_for, transfer
 from benchmarks.taas.world import (
     AGGREGATE,
+    SERVICE_NODES,
     TYPES,
+    Pools,
     Route,
     asymmetric,
     end_to_end,
+    launch,
     multi_route,
     network,
     symmetric,
@@ -26,18 +32,22 @@ from benchmarks.taas.world import (
     typed_routes,
 )
 from tradewind.errors import SkyInvalid, TradewindError
+from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.running import Sky
 
-FIGURES = ("fig4", "fig5", "fig7", "fig8", "fig9", "fig10")
+FIGURES = ("fig4", "fig5", "fig7", "fig8", "site", "fig9", "fig10")
+"""`site` is Fig. 8 with nodes that all applications share, and as many nodes as one likes."""
 END_TO_END, MULTI_ROUTE = "end to end", "multi-route"
 ASYMMETRIC, SYMMETRIC, OWN_NODE = "service, asymmetric", "service, symmetric", "service, one node each"
+SPREAD, ONE_NODE, BALANCED = "spread by the leads", "one node each", "through HAProxy"
+"""How applications use the nodes of a site. In the option of a row, the number of nodes follows the first."""
 SMALL_TO_LARGE = "small to xlarge"
 OPTIONS = (END_TO_END, MULTI_ROUTE, ASYMMETRIC, SYMMETRIC)
 """Ways to transfer between the sites, of which a user chooses one."""
 EXTRA_NODES, LOADED_NODES, TYPED_NODES = 5, 4, 3
 """A user's own nodes: as many as the paper's service has, those of its Fig. 9, and those of its Fig. 5."""
 ROUTES = (1, 2, 3, 4, 6, 8)
-APPLICATIONS = (1, 2, 3, 4, 5)
+APPLICATIONS = NODES = (1, 2, 3, 4, 5)
 SHARES = (1.0, 0.6, 0.5, 0.25)
 """Parts of the time that relays may run: idle nodes, a load of 40%, of 100%, and of 100% with priority."""
 VOLUMES_GB = (30, 60, 90, 120)
@@ -45,6 +55,18 @@ BYTES_PER_GB = 42_000
 """What 1 GB is scaled to. 120 GB take 20 s end to end."""
 SECONDS = 12.0
 """Approximate duration of the transfers of Figs. 4 to 9."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A sky. Cells with the same name run in the same one, and beside what `around` starts in it."""
+
+    name: str
+    made: Callable[[], EmulatedNetwork] = field(compare=False)
+    around: Callable[[Sky], AbstractContextManager[None]] = field(compare=False, default=lambda _: nullcontext())
+
+
+TYPED = Where("typed", typed_network)
 
 
 @dataclass(frozen=True)
@@ -57,8 +79,9 @@ class Cell:
     applications: Sequence[Sequence[Route]]
     size_bytes: int
     share: float = 1.0
-    is_typed: bool = False
-    """Its nodes have types. They are in a sky of their own."""
+    where: Where = field(default_factory=lambda: Where("plain", network))
+    pools: Pools | None = None
+    launcher: Launcher = launch
 
     def key(self, round_: int) -> str:
         """Return what identifies a run of this cell."""
@@ -80,7 +103,7 @@ def cells() -> list[Cell]:
     for count in ROUTES:
         size_bytes = size_for(SECONDS, min(count, AGGREGATE))
         between = [typed_routes("small", "xlarge", count - 1)]
-        made.append(Cell("fig4", SMALL_TO_LARGE, count, between, size_bytes, is_typed=True))
+        made.append(Cell("fig4", SMALL_TO_LARGE, count, between, size_bytes, where=TYPED))
     for name, routes in options.items():
         made.append(Cell("fig7", name, 0, [routes], size_for(SECONDS, min(len(routes), AGGREGATE))))
     made += [
@@ -98,9 +121,35 @@ def cells() -> list[Cell]:
         for receiver in TYPES:
             between = [typed_routes(sender, receiver, TYPED_NODES)]
             size_bytes = size_for(SECONDS, AGGREGATE)
-            made.append(Cell("fig5", f"{sender} to {receiver}", TYPED_NODES, between, size_bytes, is_typed=True))
+            made.append(Cell("fig5", f"{sender} to {receiver}", TYPED_NODES, between, size_bytes, where=TYPED))
+    made += _site_cells()
     loaded = multi_route(LOADED_NODES)[1:]
     made += [Cell("fig9", MULTI_ROUTE, share, [loaded], size_for(SECONDS, AGGREGATE), share) for share in SHARES]
+    return made
+
+
+def _site_cells() -> list[Cell]:
+    """Return the points of a site by numbers of applications and nodes."""
+    made = []
+    for nodes in NODES:
+        here = Where(f"site {nodes}", partial(site.site_network, nodes))
+        for count in APPLICATIONS:
+            # All nodes together carry no more than their cards.
+            rate = min(nodes, AGGREGATE, nodes * site.NODE_LINKS / count)
+            routes = [site.routes_over(app, nodes) for app in range(count)]
+            pools = site.site_pools(count, nodes)
+            size_bytes = size_for(SECONDS, rate)
+            made.append(
+                Cell("site", f"{SPREAD}, {nodes}", count, routes, size_bytes, 1.0, here, pools, site.site_launch)
+            )
+        routes = [site.routes_over(app, 1) for app in range(nodes)]
+        pools = site.own_node_pools(nodes, nodes)
+        made.append(Cell("site", ONE_NODE, nodes, routes, size_for(SECONDS, 1), 1.0, here, pools, site.site_launch))
+    there = Where("balanced", site.balanced_network, site.balancer)
+    for count in APPLICATIONS:
+        routes = [site.routes_over(app, SERVICE_NODES) for app in range(count)]
+        pools, size_bytes = site.balanced_pools(count), size_for(SECONDS, AGGREGATE)
+        made.append(Cell("site", BALANCED, count, routes, size_bytes, 1.0, there, pools, site.balanced_launch))
     return made
 
 
@@ -129,20 +178,26 @@ def _chosen(figures: Sequence[str], quick: bool) -> list[Cell]:
 
 def _rows(wanted: Sequence[Cell], done: set[str], rounds: int) -> Iterator[dict[str, Any]]:
     left = [(cell, round_) for round_ in range(rounds) for cell in wanted if cell.key(round_) not in done]
-    for made, is_typed in ((network, False), (typed_network, True)):
-        mine = [(cell, round_) for cell, round_ in left if cell.is_typed == is_typed]
-        if not mine:
-            continue
-        with Sky.up(made()) as sky:
-            for cell, round_ in mine:
-                yield _row(sky, cell, round_)
+    for where in dict.fromkeys(cell.where for cell, _ in left):
+        with Sky.up(where.made()) as sky, where.around(sky):
+            for cell, round_ in left:
+                if cell.where == where:
+                    yield _row(sky, cell, round_)
 
 
 def _row(sky: Sky, cell: Cell, round_: int) -> dict[str, Any]:
     about = {"key": cell.key(round_), "figure": cell.figure, "option": cell.option, "x": cell.x}
     sky.reset_stats()
     try:
-        results = transfer(sky, cell.applications, cell.size_bytes, round_, share=cell.share)
+        results = transfer(
+            sky,
+            cell.applications,
+            cell.size_bytes,
+            round_,
+            share=cell.share,
+            pools=cell.pools,
+            launcher=cell.launcher,
+        )
         sky.check_valid()
     except SkyInvalid as error:
         return {**about, "invalid": str(error)}

@@ -8,14 +8,15 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.sky.carry import carry_launch
-from benchmarks.taas.world import ROUTE_MBPS, Route, Weather, launch
+from benchmarks.taas.world import ROUTE_MBPS, Pools, Route, Weather, launch, pools_of
 from testbed.processes import gateways_of
+from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.fleet.sky_catalog import data_per_wire
 from tradewind.sky.file import MTU_BYTES
 from tradewind.sky.running import Sky
@@ -27,6 +28,8 @@ SAMPLE_S, WINDOW_S = 0.2, 1.0
 """Interval of reading the links' counters, and of the rates whose variation is stated."""
 SLICE_S = 0.1
 """A loaded processor gives the gateway its share of time in turns of this length."""
+
+Launcher = Callable[[Sky, Sequence[Route]], LaunchSpec]
 
 
 @dataclass
@@ -72,9 +75,17 @@ class Measured:
 
 
 def transfer(
-    sky: Sky, applications: Sequence[Sequence[Route]], size_bytes: int, seed: int, *, share: float = 1.0
+    sky: Sky,
+    applications: Sequence[Sequence[Route]],
+    size_bytes: int,
+    seed: int,
+    *,
+    share: float = 1.0,
+    pools: Pools | None = None,
+    launcher: Launcher = launch,
 ) -> list[Measured]:
-    """Run one transfer per application at once. `share` is the part of the time that relays may run.
+    """Run one transfer per application at once. `share` is the part of the time that relays may run. `pools` are by
+    default those of the applications.
 
     A transfer that is too short has no windows.
     """
@@ -82,12 +93,12 @@ def transfer(
     samples = {routes[0][-1]: Samples() for routes in applications}
     relays = {name for route in every for name in route[1:-1]} if share < 1 else set()
     with (
-        Weather(sky, applications, seed),
+        Weather(sky, pools_of(applications) if pools is None else pools, seed),
         _sampling(sky, samples),
         _loaded(relays, share),
         ThreadPoolExecutor(len(applications)) as pool,
     ):
-        began = [pool.submit(_elapsed_s, sky, routes, size_bytes) for routes in applications]
+        began = [pool.submit(_elapsed_s, launcher(sky, routes), size_bytes) for routes in applications]
         elapsed = [each.result() for each in began]
     windows = [samples[routes[0][-1]].windows_mbps(size_bytes) for routes in applications]
     return [Measured(*pair) for pair in zip(elapsed, windows, strict=True)]
@@ -98,8 +109,8 @@ def size_for(seconds: float, routes: float) -> int:
     return round(ROUTE_MBPS * routes * seconds * 1e6 / 8)
 
 
-def _elapsed_s(sky: Sky, routes: Sequence[Route], size_bytes: int) -> float:
-    return carry_launch(launch(sky, routes), 1, CHUNK_BYTES, None, object_bytes=size_bytes).elapsed_s
+def _elapsed_s(how: LaunchSpec, size_bytes: int) -> float:
+    return carry_launch(how, 1, CHUNK_BYTES, None, object_bytes=size_bytes).elapsed_s
 
 
 @contextmanager

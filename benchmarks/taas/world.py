@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tradewind.engine.launch_spec import LaunchSpec, planned_launch
 from tradewind.engine.topology import topology_from_document
@@ -46,6 +47,9 @@ CONNECTIONS = 4
 """Connections of each hop."""
 
 Route = list[str]
+
+Pools = Sequence[Sequence[tuple[str, str]]]
+"""Links that share a pool, as pairs of machines."""
 
 
 Links = list[tuple[str, str, float, float]]
@@ -149,29 +153,39 @@ def symmetric(app: int = 0, nodes: Sequence[int] = range(SERVICE_NODES)) -> list
     return [[f"source{app}", f"service{node}", f"remote{(node + app) % SERVICE_NODES}", f"sink{app}"] for node in nodes]
 
 
-def launch(sky: Sky, routes: Sequence[Route]) -> LaunchSpec:
-    """Return how to run a transfer over these routes, with equal planned shares."""
+def topology_of(routes: Sequence[Route], region_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return a topology file's JSON for these routes, with equal planned shares."""
     gateways = {}
     for route in routes:
         for index, name in enumerate(route):
             role = "source" if index == 0 else "sink" if index == len(route) - 1 else "relay"
-            gateways[name] = {"role": role, "region": f"site:{name}"}
-    document = {
+            gateways[name] = {"role": role, "region": region_of(name)}
+    return {
         "lead": {"region": f"site:{routes[0][0]}"},
         "gateways": gateways,
         "routes": [{"nodes": route, "share": 1 / len(routes)} for route in routes],
         "connections": CONNECTIONS,
     }
+
+
+def launch(sky: Sky, routes: Sequence[Route]) -> LaunchSpec:
+    """Return how to run a transfer over these routes, each node in its own region."""
+    document = topology_of(routes, lambda name: f"site:{name}")
     return planned_launch(topology_from_document(document).plan, {"kind": "sky", "sky": str(sky.folder)})
 
 
-class Weather:
-    """Draws the rates of the wide-area links of each application again and again within its block, from a seed."""
+def pools_of(applications: Sequence[Sequence[Route]]) -> Pools:
+    """Return the wide-area links of each application."""
+    wide = {link[:2] for link in (*_links(), *_typed_links()) if link[2] == WIDE_RTT_MS}
+    found = [sorted({pair for route in routes for pair in pairwise(route)} & wide) for routes in applications]
+    return [[(f"{src}-1", f"{dst}-1") for src, dst in pool] for pool in found]
 
-    def __init__(self, sky: Sky, applications: Sequence[Sequence[Route]], seed: int) -> None:
-        self._sky, self._random = sky, random.Random(seed)
-        wide = {link[:2] for link in (*_links(), *_typed_links()) if link[2] == WIDE_RTT_MS}
-        self._pools = [sorted({pair for route in routes for pair in pairwise(route)} & wide) for routes in applications]
+
+class Weather:
+    """Draws the rates of the wide-area links of each pool again and again within its block, from a seed."""
+
+    def __init__(self, sky: Sky, pools: Pools, seed: int) -> None:
+        self._sky, self._random, self._pools = sky, random.Random(seed), pools
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)
 
@@ -189,7 +203,7 @@ class Weather:
         while True:
             for pool in self._pools:
                 for (src, dst), rate_mbps in zip(pool, self._draw(len(pool)), strict=True):
-                    self._sky.set_link(f"{src}-1", f"{dst}-1", one_way=True, rate_mbps=rate_mbps)
+                    self._sky.set_link(src, dst, one_way=True, rate_mbps=rate_mbps)
             if self._ended.wait(REDRAW_S):
                 return
 

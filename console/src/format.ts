@@ -21,6 +21,12 @@ export function gbps(rate: number): string {
   return `${Number(rate.toPrecision(3))} Gbit/s`;
 }
 
+/** Return a rate as text. */
+export function bits(bits_per_s: number): string {
+  const power = bits_per_s >= 999.5e6 ? 9 : bits_per_s >= 999.5e3 ? 6 : 3;
+  return `${Number((bits_per_s / 10 ** power).toPrecision(3))} ${{ 9: "G", 6: "M", 3: "k" }[power]}bit/s`;
+}
+
 export function usd(amount: number): string {
   return `$${amount.toFixed(amount > 0 && amount < 0.1 ? 4 : 2)}`;
 }

@@ -48,7 +48,13 @@ export interface Hop {
   bytes: number;
   up: boolean;
   retired: boolean;
+  requests_in_flight: number;
 }
+
+export type Stage = "read" | "network" | "write";
+
+/** Limits on concurrent requests. `slowest` is the stage that limits the rate now. */
+export type StageLimits = { [stage in Stage]?: { now: number; max: number } | null } & { slowest?: Stage | null };
 
 export interface Counts {
   listed: boolean;
@@ -62,6 +68,25 @@ export interface Counts {
   bytes_per_s: number;
   elapsed_s: number;
   hops: Hop[];
+  limits?: StageLimits | null;
+}
+
+/** The latest plan of a job. Positions are those on the map [px]. */
+export interface JobPlan {
+  routes: { name: string; regions: string[]; share: number; planned_gbps: number | null }[];
+  hops: JobHop[];
+  machines: { name: string; region: string; is_used: boolean; replaced_by: string | null }[];
+  limits: string[];
+  map: { svg: string; width_px: number; height_px: number } | null;
+}
+
+export interface JobHop {
+  src: string;
+  dst: string;
+  routes: string[];
+  planned_gbps: number | null;
+  lines: [number, number][][];
+  figures_at: [number, number] | null;
 }
 
 export interface LedgerLine {

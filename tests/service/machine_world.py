@@ -34,11 +34,19 @@ SLOW_BYTES_PER_S = 1_000_000
 class World:
     """A service whose operator has two hosts, and a tenant with a connection to a store beside each."""
 
-    def __init__(self, folder: Path, stack: ExitStack, *options: str, replicas: int = 1, **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stack: ExitStack,
+        *options: str,
+        replicas: int = 1,
+        regions: tuple[str, str] = REGIONS,
+        **environment: str,
+    ) -> None:
         if reason := sshd_unavailable():
             pytest.skip(reason)
         short = stack.enter_context(TemporaryDirectory(prefix="tw-ssh-"))
-        self.folder, self.ssh = folder, stack.enter_context(local_ssh_server(Path(short, "ssh")))
+        self.regions, self.folder, self.ssh = regions, folder, stack.enter_context(local_ssh_server(Path(short, "ssh")))
         try:
             self.stores = [stack.enter_context(versitygw(secret=f"secret-{name}" * 4)) for name in "ab"]
         except InstallError as error:
@@ -64,7 +72,7 @@ class World:
             server.start()
         stack.callback(self.stop)
         with self.server.client() as admin:
-            for name, region, store in zip("ab", REGIONS, self.stores, strict=True):
+            for name, region, store in zip("ab", regions, self.stores, strict=True):
                 made = admin.post("/v1/connections", json=connection(name, region, store))
                 assert made.status_code == 201, made.text
 
@@ -77,7 +85,7 @@ class World:
         with self.ssh.config.open("a") as config:
             config.write("Host a b\n  HostName 127.0.0.1\n")
         lines = ["[fleet]", 'home_rate = "1Mbit/s"', "[ssh]", f'config = "{self.ssh.config}"']
-        for name, region in zip("ab", REGIONS, strict=True):
+        for name, region in zip("ab", self.regions, strict=True):
             lines += ["[[ssh.hosts]]", f'name = "{name}"', f'region = "{region}"', 'address = "127.0.0.1"']
             lines += [f'folder = "{self.on_host(name)}"', f"usd_per_hour = {USD_PER_HOUR}"]
         self.command.configure(*lines)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from sqlalchemy import event, insert, update
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.service.replicas import owner_of
-from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
+from tests.service.server import WAIT_S, Server, do_not_overlap, eventually, get, submit, until
 from tradewind.service.budgets import require_room, write_budget
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.money_tables import accounts, charges
@@ -67,6 +68,31 @@ def run(server: Server, *options: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, **server.environment},
     )
+
+
+def test_jobs_are_spread_over_the_servers(replicas: list[Server], postgres: Postgres) -> None:
+    data = replicas[0].data
+    with replicas[0].client() as client:
+        sent = [submit(client, f"spread{n}", data / "source", data / f"spread{n}", **SLOW).json()["id"] for n in "ab"]
+        for job_id in sent:
+            until(client, job_id, "running")
+        counts = Counter(owned_by(postgres, replicas, sent))
+        assert sorted(counts.values()) == [1, 1], counts
+        for job_id in sent:
+            client.post(f"/v1/jobs/{job_id}/cancel")
+        for job_id in sent:
+            until(client, job_id, "cancelled")
+
+
+def owned_by(postgres: Postgres, replicas: list[Server], sent: list[str]) -> list[str]:
+    """Return the address of the server of each job, once all have one."""
+    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"]) as connection:
+        eventually(
+            lambda: (
+                not connection.execute("SELECT 1 FROM jobs WHERE id = ANY(%s) AND owner IS NULL", (sent,)).fetchone()
+            )
+        )
+    return [owner_of(postgres, replicas, job_id).url for job_id in sent]
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])

@@ -13,6 +13,7 @@ from tradewind.engine.jobs import JobRecord, RecordedState
 from tradewind.engine.recorded_bytes import recorded_bytes
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
+from tradewind.engine.stored import recorded_plans
 from tradewind.errors import JobFailed, UsageError
 from tradewind.fleet.boots import Boot
 from tradewind.fleet.given import GivenCredentials
@@ -89,6 +90,14 @@ class Job:
     def plan(self) -> Plan:
         """The first plan, to which the predicted figures belong. Raises JobNotFound, TopologyError."""
         return self._control.plan_of(self._control.store.load(self.id))
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans, the first one first: each change of a running job's routes adds one. Raises JobNotFound,
+        TopologyError.
+        """
+        store = self._control.store
+        return recorded_plans(store, store.load(self.id))
 
     @property
     def boots(self) -> list[Boot]:

@@ -173,6 +173,11 @@ class JobStore:
         found = self.database.row(f"SELECT document FROM plans WHERE job = ? ORDER BY number {order}", (job_id,))
         return None if found is None else found[0]
 
+    def plans(self, job_id: str) -> list[str]:
+        """Return all plans of a job as they were recorded, the first one first. Raises StateError."""
+        rows = self.database.rows("SELECT document FROM plans WHERE job = ? ORDER BY number", (job_id,))
+        return [document for (document,) in rows]
+
     def add_plan(self, job_id: str, spec: JobSpec, topology: Mapping[str, Any], plan: str) -> None:
         """Record another plan for a job, and the job from which to resume. Raises StateError."""
         with self.database.transaction() as connection:

@@ -193,6 +193,15 @@ def recorded_plan(store: JobStore, record: JobRecord, *, latest: bool = False) -
     return plan_of(record.document["topology"])
 
 
+def recorded_plans(store: JobStore, record: JobRecord) -> tuple[Plan, ...]:
+    """Return all plans of a job, the first one first. Raises StateError, TopologyError."""
+    try:
+        found = tuple(map(plan_from_document, store.plans(record.id)))
+    except ValueError:  # Jobs of older versions have only a topology.
+        found = ()
+    return found or (recorded_plan(store, record),)
+
+
 def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
     """Return the parts of a plan whose price has changed: `egress aws:us-east-1 → gcp:us-east1`."""
     if plan.overlay is None:

@@ -15,7 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,12 @@ class ProcessProvider(ABC):
         """Return None: a host has no quota."""
         return None
 
+    @contextmanager
+    def _placement(self) -> Iterator[None]:
+        """Hold what prevents two launches from choosing machines at the same time, until these have started."""
+        with self._placing:
+            yield
+
     @abstractmethod
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
         """Return where to start a machine. The fleet has machines in the zones `taken`. Raises CallRefused."""
@@ -126,7 +132,7 @@ class ProcessProvider(ABC):
         """Start processes concurrently. A machine that was ordered before with the same key is returned instead."""
         from tradewind.fleet.earlier_orders import known_machine
 
-        with self._placing:
+        with self._placement():
             there = {
                 fleet_id: [machine for machine in self.machines({FLEET_TAG: fleet_id}) if not machine.ended]
                 for fleet_id in {order.fleet_id for order in orders}

@@ -93,7 +93,7 @@ def plan_picture(
     heading += _tiles(chosen, direct, height)
     blocks = []
     if world_map.can_be_mapped(plan, places):
-        blocks.append((world_map.HEIGHT, list(world_map.draw_map(plan, places))))
+        blocks.append((world_map.HEIGHT, list(world_map.draw_map(world_map.lay_out(plan, places)))))
         blocks.append(world_map.draw_legend(plan))
     if frontier is not None:
         blocks.append((chart.HEIGHT, list(chart.draw_chart(frontier, chosen, rivals))))

@@ -18,7 +18,7 @@ from tradewind.render import style
 from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
 from tradewind.render.labels import Box, Labels, text_width
 
-__all__ = ["can_be_mapped", "draw_legend", "draw_map"]
+__all__ = ["MapLayout", "can_be_mapped", "draw_legend", "draw_map", "lay_out"]
 
 HEIGHT = 430
 RIBBON_PX = 13.0
@@ -63,19 +63,43 @@ def can_be_mapped(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> bool:
     return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
 
 
-def draw_map(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> Iterator[str]:
-    """Yield SVG elements, `style.WIDTH` × `HEIGHT`."""
-    drawn = _drawn_routes(plan)
-    lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in drawn for hop in route.hops}
-    window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
-    at = _region_points(plan, places, window)
+@dataclass(frozen=True, slots=True)
+class MapLayout:
+    """Where a plan is drawn: its window of the world, its regions, and the great circle of each hop.
+
+    `labels` has the areas that are covered. A layout is for one drawing, which adds to them.
+    """
+
+    plan: AnyPlan
+    window: Window
+    at: Mapping[Region, Point]
+    circles: Mapping[Hop, Sequence[Point]]
+    labels: Labels
+
+    def lines(self, hop: Hop) -> list[list[Point]]:
+        """Return the line of a hop in pixels; two if it leaves the map over one edge and returns over the other."""
+        whole = self.window.lines(self.circles[hop])
+        return [_anchored(line, self.at[hop[0]], self.at[hop[1]]) for line in whole]
+
+
+def lay_out(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> MapLayout:
+    """Return where the parts of a plan are on a map of `style.WIDTH` × `HEIGHT`."""
+    circles = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in _drawn_routes(plan) for hop in route.hops}
+    window = window_on(list(circles.values()), style.WIDTH, HEIGHT)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
+    return MapLayout(plan, window, _region_points(plan, places, window), circles, labels)
+
+
+def draw_map(layout: MapLayout, *, with_land: bool = True) -> Iterator[str]:
+    """Yield SVG elements, `style.WIDTH` × `HEIGHT`."""
+    plan, at, labels = layout.plan, layout.at, layout.labels
     clip = f"map-{crc32(repr(at).encode()):08x}"  # unique among the pictures of one notebook page
     yield f'<clipPath id="{clip}"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath>'
     yield f'<g clip-path="url(#{clip})">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
-    yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
-    yield from _ribbons(drawn, lines, window, at, labels)
+    if with_land:
+        yield f'<path d="{_land(layout.window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
+    yield from _ribbons(layout)
     for region, (x, y) in at.items():
         half = COPIES_PX if region in _copies(plan) else REGION_PX + 2
         labels.take(Box(x - half, y - half, x + half, y + half), REGION_WEIGHT)
@@ -137,14 +161,9 @@ def _region_points(plan: AnyPlan, places: Mapping[Region, RegionInfo], window: W
     return at
 
 
-def _ribbons(
-    drawn: Sequence[_DrawnRoute],
-    lines: Mapping[Hop, Sequence[Point]],
-    window: Window,
-    at: Mapping[Region, Point],
-    labels: Labels,
-) -> Iterator[str]:
+def _ribbons(layout: MapLayout) -> Iterator[str]:
     """Yield each route's ribbon over each of its hops, side by side with the others of that hop."""
+    drawn = _drawn_routes(layout.plan)
     users: dict[frozenset[Region], list[int]] = {}
     for number, route in enumerate(drawn):
         for hop in route.hops:
@@ -156,9 +175,9 @@ def _ribbons(
             widths = [_width(drawn[n]) for n in sharing]
             before = sum(widths[: sharing.index(number)])
             aside = before + _width(route) / 2 - sum(widths) / 2
-            for whole in window.lines(lines[hop]):
-                line = _aside(_anchored(whole, at[hop[0]], at[hop[1]]), aside, hop[0] < hop[1])
-                labels.take_line(_dense(line), _width(route))
+            for whole in layout.lines(hop):
+                line = _aside(whole, aside, hop[0] < hop[1])
+                layout.labels.take_line(_dense(line), _width(route))
                 points = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
                 yield (
                     f'<path d="M{points}" fill="none" stroke="{_colour(number, route)}" '

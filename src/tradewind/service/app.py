@@ -26,6 +26,7 @@ from tradewind.service.api import (
     guests,
     health,
     job_objects,
+    job_plans,
     jobs,
     limits,
     links,
@@ -212,7 +213,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service, app.state.passes_on = service, True
     add_handlers(app)
     for part in (
-        *(health, jobs, guests, job_objects, schedules, receipts, quotes, plans, money, grid, market, bids),
+        *(health, jobs, guests, job_objects, job_plans, schedules, receipts, quotes, plans, money, grid, market, bids),
         *(limits, bans, links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)

@@ -75,6 +75,8 @@ FAULT_PAUSE_S_MAX = 30.0
 FAULT_LOG_EVERY_S = 300.0
 #: Interval between scheduling passes if nothing happens.
 PASS_EVERY_S = 0.5
+#: Time for which a server leaves a job that was started to the server with the least load.
+LEFT_TO_OTHERS_S = 2
 #: Interval at which the scheduler reads the progress of running jobs.
 PROGRESS_EVERY_S = 2.0
 #: Interval at which a store that is down is asked, and the time for its answer.

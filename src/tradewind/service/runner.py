@@ -117,6 +117,8 @@ class JobRunner:
         """Drain the running jobs and release them; another server, or the next one, resumes them."""
         self._closing.set()
         self._wake.set()
+        with suppress(StateError):
+            self._claims.close()
         if self._scheduler.ident is not None:
             self._scheduler.join(STOP_S)
             self._prober.join(STOP_S)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.fleet.processes import Placement, ProcessProvider
 from tradewind.fleet.provider import ANY_TYPE, CallRefused, Ended, Home, LaunchOrder, Offer, Quota, Refusal
+from tradewind.model.locks import LOOK_EVERY_S, FileLock
 from tradewind.sky.folders import remove_left
 from tradewind.sky.running import Sky
 
@@ -18,12 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SkyProvider", "connect"]
 
+#: File in the folder of a sky that is locked while gateways are placed.
+PLACING_LOCK = "placing.lock"
+
 
 class SkyProvider(ProcessProvider):
     """Runs the machines of a fleet on those of a sky. Each machine of the sky is a zone of its region.
 
-    A fleet has at most one machine in a zone. Several fleets may share a machine of the sky, as tenants share a host.
-    The sky is attached when first needed, so that machines can be listed and ended after it is down.
+    A fleet has at most one machine in a zone. Several fleets may share a machine of the sky, as tenants share a host: a
+    gateway is started where the fewest run. The sky is attached when first needed, so that machines can be listed and
+    ended after it is down.
     """
 
     kind = "sky"
@@ -70,6 +78,20 @@ class SkyProvider(ProcessProvider):
         remove_left(self._sky_folder)
         return ended
 
+    @contextmanager
+    def _placement(self) -> Iterator[None]:
+        """Hold a lock of the sky: launches of other fleets would choose the same machines."""
+        with super()._placement():
+            if not self._sky_folder.is_dir():
+                yield  # The sky is down, which the placement reports.
+                return
+            while (lock := FileLock.take(self._sky_folder / PLACING_LOCK)) is None:
+                time.sleep(LOOK_EVERY_S)
+            try:
+                yield
+            finally:
+                lock.release()
+
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
         there = self._sky.machines_in(order.region)
         free = [machine for machine in there if machine.name not in taken and order.zone in (None, machine.name)]
@@ -80,7 +102,8 @@ class SkyProvider(ProcessProvider):
         if not running:
             names = ", ".join(f"{machine.name} is {states[machine.name]}" for machine in free)
             raise CallRefused(Refusal("capacity", f"no machine can be started in {order.region}: {names}"))
-        machine = running[0]
+        loads = Counter(machine.zone for machine in self.machines({}) if not machine.ended)
+        machine = min(running, key=lambda one: loads[one.name])
         return Placement(
             tuple(self._sky.command(machine.name, [])), "sky", machine.address, machine.name, machine.inbound
         )
