@@ -23,8 +23,8 @@ MISSING: Any = type("MISSING", (), {})()
 """The default of a field that has none."""
 _COMPARISONS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 INTERPRETED_CALLS_MAX = 8
-"""Calls of an `__init__` before it is compiled. Compiling one takes as long as 30 calls without; a `cp` makes one or two
-instances of most of its classes."""
+"""Calls of an `__init__` before it is compiled. Compiling one takes as long as 20 calls without; a `cp` makes one or
+two instances of most of its classes."""
 _FIELDS = "__record_fields__"
 """Attribute of a class with its fields by name, those of its bases first."""
 
@@ -159,9 +159,9 @@ def _interpret_first_calls(kind: type, known: Mapping[str, Field], frozen: bool)
         values = dict(zip(by_position, arguments, strict=False)) | named
         is_right = len(values) == len(arguments) + len(named) and values.keys() <= known.keys()
         if calls > INTERPRETED_CALLS_MAX or not is_right or not _complete(values, known):
-            written = _init(kind, known, frozen)
-            setattr(kind, "__init__", written)
-            return written(self, *arguments, **named)
+            kind.__init__ = written = _init(kind, known, frozen)  # type: ignore[misc]
+            written(self, *arguments, **named)
+            return
         put: Callable[[Any, str, Any], None] = object.__setattr__ if frozen else setattr
         for name in known:
             put(self, name, values[name])
@@ -169,7 +169,7 @@ def _interpret_first_calls(kind: type, known: Mapping[str, Field], frozen: bool)
             self.__post_init__()
 
     method.__name__, method.__qualname__ = "__init__", f"{kind.__qualname__}.__init__"
-    setattr(kind, "__init__", method)
+    kind.__init__ = method  # type: ignore[misc]
 
 
 def _complete(values: dict[str, Any], known: Mapping[str, Field]) -> bool:
