@@ -139,13 +139,16 @@ OBSERVED: dict[str, Callable[[Any], Any]] = {
         dataclasses.replace(it.Longer(1), more=(3,)) == it.Longer(1, more=(3,)),
         [(each.name, each.type, each.repr, each.compare) for each in dataclasses.fields(it.Plain("a"))],
         [each.default for each in dataclasses.fields(it.Slotted)][1],
-        inspect.signature(it.Named(b=1).__init__).parameters.keys(),
     ),
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("calls", [0, records.INTERPRETED_CALLS_MAX])
 @pytest.mark.parametrize("what", OBSERVED)
-def test_a_class_behaves_as_the_standard_library_declares_it(what: str) -> None:
+def test_a_class_behaves_as_the_standard_library_declares_it(
+    what: str, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "INTERPRETED_CALLS_MAX", calls)
     assert OBSERVED[what](declare(records)) == OBSERVED[what](declare(dataclasses))
 
 
@@ -177,3 +180,14 @@ def test_a_command_loads_neither_dataclasses_nor_what_they_need() -> None:
     script = "import sys, tradewind.cli.cp; print([name for name in ('dataclasses', 'inspect') if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_a_constructor_that_is_used_often_is_compiled_and_has_a_signature() -> None:
+    @records.dataclass(frozen=True, kw_only=True)
+    class Named:
+        a: int = 1
+        b: int
+
+    made = [Named(b=number) for number in range(2 * records.INTERPRETED_CALLS_MAX)]
+    assert [each.b for each in made] == list(range(len(made)))
+    assert list(inspect.signature(Named).parameters) == ["a", "b"]

@@ -48,7 +48,7 @@ pub use file::{Disk, Kernel};
 pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};
 pub use kept_time::{KEPT_TIME, kept_time_ns, kept_time_text};
 pub use key_range::KeyRange;
-pub use listing::{list_range, split_ranges};
+pub use listing::{Split, list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, KEPT_GROUP, KEPT_MODE, KEPT_USER, ListPage,
     ListRequest, ObjectDeletion, ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Permissions,

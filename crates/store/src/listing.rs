@@ -62,6 +62,21 @@ async fn fetch(store: Arc<dyn Store>, request: ListRequest) -> Result<ListPage> 
     store.list(&request).await
 }
 
+/// The keys under a prefix, divided into ranges.
+#[derive(Debug)]
+pub struct Split {
+    /// Adjacent ranges that cover all keys.
+    pub ranges: Vec<KeyRange>,
+    /// The first page of the keys, if they were not divided and it was fetched to find that out.
+    pub first: Option<ListPage>,
+}
+
+impl Split {
+    fn whole(first: Option<ListPage>) -> Self {
+        Self { ranges: vec![KeyRange::default()], first }
+    }
+}
+
 /// Cuts the keys under `prefix` into at most `ranges_max` adjacent ranges that cover all of them. As far as a few cheap
 /// requests can tell, ranges are of similar size, with at least `range_keys_min` keys each. A tree is cut at its folded
 /// prefixes, a flat space at the first characters that occur. Returns one range where dividing would not pay (a single
@@ -71,14 +86,19 @@ pub async fn split_ranges(
     prefix: &str,
     ranges_max: usize,
     range_keys_min: usize,
-) -> Result<Vec<KeyRange>> {
-    let whole = vec![KeyRange::default()];
+) -> Result<Split> {
     if ranges_max < 2 || !store.url().contains("://") || store.url().starts_with("file:") {
-        return Ok(whole);
+        return Ok(Split::whole(None));
     }
     let mut prober = Prober { store, range_keys_min, left: PROBES_MAX };
-    let Some((bounds, cuts)) = prober.bounds(prefix, ranges_max - 1).await? else { return Ok(whole) };
-    Ok(ranges_of(&thin_out(bounds, cuts)))
+    let first = prober.page(prefix, None, PROBE_KEYS, false).await?;
+    let Some(page) = first.as_ref().filter(|page| page.continuation.is_some() && store.lists_from_any_key()) else {
+        return Ok(Split::whole(first));
+    };
+    let (bounds, cuts) = prober.bounds(prefix, page, ranges_max - 1).await?;
+    let ranges = ranges_of(&thin_out(bounds, cuts));
+    let first = first.filter(|_| ranges.len() == 1);
+    Ok(Split { ranges, first })
 }
 
 /// The number of worthwhile cuts, estimated from how many of `bounds` the first page passed. `None` if it did not reach
@@ -140,12 +160,8 @@ impl Prober<'_> {
         self.store.list(&request).await.map(Some)
     }
 
-    /// Candidate bounds, and how many cuts are worthwhile; `None` when one page holds everything.
-    async fn bounds(&mut self, prefix: &str, cuts_max: usize) -> Result<Option<(Vec<String>, usize)>> {
-        let Some(first) = self.page(prefix, None, PROBE_KEYS, false).await? else { return Ok(None) };
-        if first.continuation.is_none() || !self.store.lists_from_any_key() {
-            return Ok(None);
-        }
+    /// Candidate bounds, and how many cuts are worthwhile. `first` is the first page.
+    async fn bounds(&mut self, prefix: &str, first: &ListPage, cuts_max: usize) -> Result<(Vec<String>, usize)> {
         let mut bounds = Vec::new();
         let mut cuts = cuts_max;
         let mut level = vec![prefix.to_owned()];
@@ -163,10 +179,10 @@ impl Prober<'_> {
                 break;
             }
             bounds.extend(below.iter().cloned());
-            cuts = cuts_worth(&first, &bounds, self.range_keys_min).unwrap_or(cuts_max).min(cuts_max);
+            cuts = cuts_worth(first, &bounds, self.range_keys_min).unwrap_or(cuts_max).min(cuts_max);
             level = below;
         }
-        Ok(Some((bounds, cuts)))
+        Ok((bounds, cuts))
     }
 
     /// First keys for each character that may follow `prefix`; skips the longest common beginnings.

@@ -37,6 +37,10 @@ _SURPLUS = r"argument (\S+): ignored explicit argument '(.*)'"
 """Argparse's message about a value of a switch: `f` in `-rf`, `true` in `--recursive=true`."""
 
 
+# argparse would look for translations of its messages, which takes 1 ms, and would not be understood here.
+argparse._ = str  # type: ignore[attr-defined]
+
+
 class VerbParser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of exiting."""
 

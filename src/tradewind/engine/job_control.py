@@ -23,6 +23,7 @@ from tradewind.engine.sources import keep_list, opened_list
 from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
 from tradewind.errors import (
     CeilingReached,
+    ConfigError,
     GatewayError,
     GatewayLost,
     Interrupted,
@@ -112,11 +113,10 @@ class JobControl:
                     request = _request_document(verb, sources, destinations, argv, settings, launch)
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
-                    prune_oldest(self.store)
                 overlay = launch.plan.overlay
                 predicted_usd = None if overlay is None or launch.is_early else overlay.cost.total_usd
                 ledger = Ledger(launch.prices, predicted_usd)
-                return self._run(
+                running = self._run(
                     job_id,
                     spec,
                     launch,
@@ -134,6 +134,11 @@ class JobControl:
                 if not self.store.has_begun(job_id) and not isinstance(error, Interrupted):
                     self._give_up(job_id)
                 raise
+        if not options.dry_run:
+            # While the gateway works, this takes no time. What cannot be removed now is removed by a later job.
+            with suppress(StateError, ConfigError):
+                prune_oldest(self.store)
+        return running
 
     def _give_up(self, job_id: str) -> None:
         """Forget a new job whose lead has not started: there is no upload to abort, and nothing to resume.

@@ -64,6 +64,7 @@ MADE_S_MAX = 3600.0
 #: State as the lead reports it, or `paused`: interrupted by a user who wanted a pause.
 RecordedState = JobState | Literal["paused"]
 #: All values of RecordedState.
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 RECORDED_STATES = ("running", "done", "failed", "interrupted", "paused", "cancelled")
 #: States in the database; any other job is `open` there, and its locks and `status.json` give its state.
 ENDED = ("done", "failed", "cancelled")
@@ -529,4 +530,4 @@ def _unreadable(what: str, reason: str) -> JobUnreadable:
 
 
 def _is_id(name: str) -> bool:
-    return 0 < len(name) <= 64 and all(c in "abcdefghijklmnopqrstuvwxyz0123456789-" for c in name)
+    return 0 < len(name) <= 64 and _ID_CHARACTERS.issuperset(name)

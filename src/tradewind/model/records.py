@@ -22,6 +22,9 @@ T = TypeVar("T")
 MISSING: Any = type("MISSING", (), {})()
 """The default of a field that has none."""
 _COMPARISONS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+INTERPRETED_CALLS_MAX = 8
+"""Calls of an `__init__` before it is compiled. Compiling one takes as long as 20 calls without; a `cp` makes one or
+two instances of most of its classes."""
 _FIELDS = "__record_fields__"
 """Attribute of a class with its fields by name, those of its bases first."""
 
@@ -62,7 +65,7 @@ def _dataclass(
         setattr(kind, _FIELDS, known)
         _set_unless_own(kind, "__match_args__", tuple(name for name, each in known.items() if not each.kw_only))
         _set_unless_own(kind, "__dataclass_fields__", _StandardFields())
-        _write_on_first_call(kind, "__init__", partial(_init, kind, known, frozen))
+        _interpret_first_calls(kind, known, frozen)
         if repr:
             _set_unless_own(kind, "__repr__", _repr)
         if eq:
@@ -141,6 +144,45 @@ def _write_on_first_call(kind: type, name: str, write: Callable[[], Callable[...
 
     method.__name__, method.__qualname__ = name, f"{kind.__qualname__}.{name}"
     setattr(kind, name, method)
+
+
+def _interpret_first_calls(kind: type, known: Mapping[str, Field], frozen: bool) -> None:
+    """Add an `__init__` that needs no compilation, and writes the real one after INTERPRETED_CALLS_MAX calls, or for a
+    call with wrong arguments, which raises its error.
+    """
+    calls = 0
+
+    def method(self: Any, *arguments: Any, **named: Any) -> None:
+        nonlocal calls
+        calls += 1
+        by_position = (name for name, each in known.items() if not each.kw_only)
+        values = dict(zip(by_position, arguments, strict=False)) | named
+        is_right = len(values) == len(arguments) + len(named) and values.keys() <= known.keys()
+        if calls > INTERPRETED_CALLS_MAX or not is_right or not _complete(values, known):
+            kind.__init__ = written = _init(kind, known, frozen)  # type: ignore[misc]
+            written(self, *arguments, **named)
+            return
+        put: Callable[[Any, str, Any], None] = object.__setattr__ if frozen else setattr
+        for name in known:
+            put(self, name, values[name])
+        if hasattr(kind, "__post_init__"):
+            self.__post_init__()
+
+    method.__name__, method.__qualname__ = "__init__", f"{kind.__qualname__}.__init__"
+    kind.__init__ = method  # type: ignore[misc]
+
+
+def _complete(values: dict[str, Any], known: Mapping[str, Field]) -> bool:
+    """Add the defaults of the fields without a value, and return whether all have one."""
+    for name, each in known.items():
+        if name not in values:
+            if each.default is not MISSING:
+                values[name] = each.default
+            elif each.default_factory is not MISSING:
+                values[name] = each.default_factory()
+            else:
+                return False
+    return True
 
 
 def _add_comparisons(kind: type, known: Mapping[str, Field], frozen: bool, order: bool) -> None:

@@ -9,11 +9,11 @@ use crate::retry::RetryPolicy;
 use futures::{Stream, StreamExt};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Skips, Store};
+use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Skips, Split, Store};
 
 /// Pages fetched ahead of their use; at the limit the fetching task waits.
 pub const PAGES_AHEAD_MAX: usize = 2;
@@ -45,6 +45,22 @@ pub struct Listing {
     pub span: NameSpan,
     /// Directories that the user's rules exclude. Those of a file system are not listed.
     pub skips: Skips,
+    /// The first page, from the search for ranges to the first fetch.
+    first: FirstPage,
+}
+
+/// The first page of a listing that was not divided, fetched to find that out. It is taken once.
+#[derive(Clone, Debug, Default)]
+struct FirstPage(Arc<Mutex<Option<ListPage>>>);
+
+impl FirstPage {
+    fn put(&self, page: Option<ListPage>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = page;
+    }
+
+    fn take(&self) -> Option<ListPage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// The part of a listing that can hold names that a user's wildcards match.
@@ -115,6 +131,11 @@ impl NameRange {
 }
 
 impl Listing {
+    /// A listing of which nothing has been fetched yet.
+    pub fn new(store: Arc<dyn Store>, prefix: String, policy: RetryPolicy, span: NameSpan, skips: Skips) -> Self {
+        Self { store, prefix, policy, span, skips, first: FirstPage::default() }
+    }
+
     /// Divides the prefix into ranges that together hold every key of the span once.
     ///
     /// # Errors
@@ -123,12 +144,13 @@ impl Listing {
         if self.span.is_level {
             return Ok(vec![NameRange::default()]);
         }
-        let ranges = self
+        let Split { ranges, first } = self
             .policy
             .run("list", self.store.url(), || {
                 tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX, RANGE_KEYS_MIN)
             })
             .await?;
+        self.first.put(first);
         let names = ranges.iter().map(|range| NameRange::below(&self.prefix, range));
         Ok(names.filter_map(|names| names.common(&self.span.range)).collect())
     }
@@ -187,8 +209,9 @@ impl Listing {
             skips: self.skips.clone(),
             ..ListRequest::default()
         };
+        let first = if *range == NameRange::default() && !delimited { self.first.take() } else { None };
         let (sender, receiver) = mpsc::channel(pages_ahead_max);
-        let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, sender));
+        let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, first, sender));
         let url = self.store.url().to_owned();
         Pages { receiver, ended: false, url, _fetching: AbortOnDropHandle::new(fetching) }
     }
@@ -228,10 +251,14 @@ async fn fetch_pages(
     store: Arc<dyn Store>,
     policy: RetryPolicy,
     mut request: ListRequest,
+    mut first: Option<ListPage>,
     sender: mpsc::Sender<Fetched>,
 ) {
     loop {
-        let mut page = policy.run("list", store.url(), || store.list(&request)).await;
+        let mut page = match first.take() {
+            Some(page) => Ok(page),
+            None => policy.run("list", store.url(), || store.list(&request)).await,
+        };
         let next = match &mut page {
             Ok(page) => page.continuation.take(),
             Err(_) => None,
@@ -249,7 +276,6 @@ mod tests {
     use super::*;
     use crate::directory_tree::DirectoryTree;
     use crate::stepped::{Stepped, Steps};
-    use std::sync::Mutex;
     use tradewind_contract::Limits;
 
     #[tokio::test]
@@ -258,13 +284,8 @@ mod tests {
         for steps in 0.. {
             let steps = Steps::panicking(steps);
             let store: Arc<dyn Store> = Stepped::with(&tree.store, &steps);
-            let listing = Listing {
-                store,
-                prefix: String::new(),
-                policy: RetryPolicy::from(&Limits::default()),
-                span: NameSpan::default(),
-                skips: Skips::default(),
-            };
+            let policy = RetryPolicy::from(&Limits::default());
+            let listing = Listing::new(store, String::new(), policy, NameSpan::default(), Skips::default());
             let mut pages = listing.pages(&NameRange::default());
             let page = pages.next().await.expect("a page or an error");
             if !steps.are_over() {
@@ -288,8 +309,8 @@ mod tests {
         });
         let policy = RetryPolicy::from(&Limits::default());
         let (store, prefix) = (tree.store.clone(), String::new());
-        let mut pages =
-            Listing { store, prefix, policy, span: NameSpan::default(), skips }.pages(&NameRange::default());
+        let listing = Listing::new(store, prefix, policy, NameSpan::default(), skips);
+        let mut pages = listing.pages(&NameRange::default());
         let page = pages.next().await.unwrap().unwrap();
         assert_eq!(page.objects.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), ["f"]);
         assert_eq!((page.skipped, asked.lock().unwrap().as_slice()), (1, ["d/".to_owned()].as_slice()));

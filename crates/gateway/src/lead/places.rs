@@ -174,10 +174,10 @@ impl Places<'_> {
         };
         let kept: Vec<_> = sample.iter().map(own).collect();
         let keeps = relation != Relation::Apart && renamed != kept;
-        for view in std::iter::once(renamed).chain(keeps.then_some(kept)) {
-            self.prove_view_apart(parts, target, &sample, &view).await?;
-        }
-        Ok(())
+        let (sample, renamed, kept) = (&sample, &renamed, keeps.then_some(&kept));
+        let views = std::iter::once(renamed).chain(kept);
+        let proofs = views.map(|view| self.prove_view_apart(parts, target, sample, view));
+        futures::future::try_join_all(proofs).await.map(drop)
     }
 
     /// Compares the sample with the objects of these keys at the destination. One that is absent or different there
@@ -192,7 +192,9 @@ impl Places<'_> {
     ) -> Result<(), SurveyError> {
         let (mut alike, mut nothing_to_move) = (0, sample.len() < SAMPLE_CANDIDATES_MAX);
         let pairs: Vec<_> = sample.iter().zip(view).collect();
-        for pairs in pairs.chunks(SAMPLE_OBJECTS_MAX) {
+        // One pair almost always decides.
+        let (first, others) = pairs.split_at(pairs.len().min(1));
+        for pairs in std::iter::once(first).chain(others.chunks(SAMPLE_OBJECTS_MAX)) {
             let asked = pairs.iter().map(|(ours, at_target)| {
                 self.policy.run("head", target.store.url(), move || {
                     compare_objects((self.source.as_ref(), &ours.key), (target.store.as_ref(), at_target))

@@ -23,7 +23,7 @@ use super::work::{
 use bytes::Bytes;
 pub use counts::Counts;
 use futures::{StreamExt, stream};
-use proof::with_md5;
+use proof::{has_md5_of, has_tag_of, with_md5};
 pub(crate) use proof::written_as;
 pub(super) use proof::{parts_md5_tag, same_bytes};
 use refused_tags::{TagPath, without_refused_tags};
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use target::Target;
 use tokio_util::task::TaskTracker;
 use tradewind_store::{
-    Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, UploadId, Written, may_be_md5,
+    Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, UploadId, Written,
 };
 use tradewind_wire::Fault;
 use tradewind_wire::frame::Head;
@@ -246,16 +246,18 @@ impl Sink {
                 self.unless_met(target, &place, wanted, failure).await?
             }
         };
-        let written = self.looked_at(target, &place.key, size_bytes, &listed, written, None).await?.written;
+        // A store that states the MD5 of the source for its copy has said all. Where the source is deleted afterwards, the
+        // copy is looked at nevertheless.
+        let written = match has_md5_of(&source, &written, size_bytes) && !place.options.durable && !place.again {
+            true => written,
+            false => self.looked_at(target, &place.key, size_bytes, &listed, written, None).await?.written,
+        };
         let agrees = listed.plausible(size_bytes).agrees_with(&written.checksums.plausible(size_bytes));
         if agrees == Some(false) {
             let why = "the store's copy has a different checksum than the original";
             return Err(self.take_back(target, &place.key, Precondition::written(&written), why).await);
         }
-        let same_tag = source.condition.etag.as_deref().is_some_and(|tag| {
-            let is_constant = u128::from_str_radix(tag, 16).is_ok_and(|md5| !may_be_md5(md5, size_bytes));
-            written.etag.as_deref() == Some(tag) && !is_constant
-        });
+        let same_tag = has_tag_of(&source, &written, size_bytes);
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
         let placed = target.placed(&place, written, (Proof::StoreCopy, target_proof), size_bytes, listed);
         Ok(Placed { sent: Checksums::default(), ..placed })

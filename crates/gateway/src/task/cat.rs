@@ -57,7 +57,7 @@ impl Cat {
         let selector = Selector::new(filter)?;
         let (store, policy) = (self.store.clone(), self.policy);
         let (prefix, skips) = (folder.to_owned(), selector.skips(folder, ""));
-        let listing = Listing { store, prefix, policy, span: selector.span(), skips };
+        let listing = Listing::new(store, prefix, policy, selector.span(), skips);
         let root = object_url(self.store.as_ref(), folder);
         let (mut refused, mut written, mut excluded) = (Refused::default(), 0_u64, 0);
         let mut pages = std::pin::pin!(listing.in_order().await?);

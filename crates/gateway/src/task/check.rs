@@ -127,12 +127,9 @@ impl Check {
     }
 
     async fn compare_ranges(&self, selector: &Selector, sender: mpsc::Sender<Finding>) -> TaskResult {
-        let listing = |(store, prefix): &(Arc<dyn Store>, String)| Listing {
-            store: store.clone(),
-            prefix: prefix.clone(),
-            policy: self.policy,
-            span: selector.span(),
-            skips: selector.skips(prefix, ""),
+        let listing = |(store, prefix): &(Arc<dyn Store>, String)| {
+            let skips = selector.skips(prefix, "");
+            Listing::new(store.clone(), prefix.clone(), self.policy, selector.span(), skips)
         };
         let (source, target) = (listing(&self.sides[0]), [Some(listing(&self.sides[1]))]);
         let at_once = if self.rule == Rule::Read { PAIRS_READ_MAX } else { PAIRS_ASKED_MAX };

@@ -76,13 +76,8 @@ impl Du {
                 Err(error) => return Err(error.into()),
             }
         }
-        let listing = Listing {
-            store: self.store.clone(),
-            skips: selector.skips(&folder, ""),
-            prefix: folder,
-            policy: self.policy,
-            span: selector.span(),
-        };
+        let skips = selector.skips(&folder, "");
+        let listing = Listing::new(self.store.clone(), folder, self.policy, selector.span(), skips);
         let root = object_url(self.store.as_ref(), &listing.prefix);
         let mut pages = listing.in_any_order().await?.boxed();
         while let Some(page) = pages.try_next().await? {

@@ -89,7 +89,7 @@ pub(super) async fn ls(
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
     let skips = selector.skips(&folder, "");
-    let listing = Listing { store: store.clone(), prefix: folder.clone(), policy, span: selector.span(), skips };
+    let listing = Listing::new(store.clone(), folder.clone(), policy, selector.span(), skips);
     let is_deep = recursive || selector.within().is_some_and(Within::crosses_folders);
     let mut pages = if is_deep { listing.in_order().await?.boxed() } else { listing.level().into_stream().boxed() };
     while let Some(page) = pages.try_next().await? {

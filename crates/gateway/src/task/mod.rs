@@ -360,7 +360,7 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
 /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
 async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bool {
     let (store, prefix) = (store.clone(), folder_of(key));
-    let listing = Listing { store, prefix, policy, span: NameSpan::default(), skips: Skips::default() };
+    let listing = Listing::new(store, prefix, policy, NameSpan::default(), Skips::default());
     let Ok(pages) = listing.in_any_order().await else { return false };
     let first = std::pin::pin!(pages).next().await;
     first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))

@@ -192,13 +192,8 @@ impl Rm {
         selector: &Selector,
         streams: &mut Streams,
     ) -> Result<(Listed, Refused), TaskError> {
-        let listing = Listing {
-            store: self.store.clone(),
-            prefix: folder.to_owned(),
-            policy: self.policy,
-            span: selector.span(),
-            skips: selector.skips(folder, ""),
-        };
+        let skips = selector.skips(folder, "");
+        let listing = Listing::new(self.store.clone(), folder.to_owned(), self.policy, selector.span(), skips);
         let mut pages = std::pin::pin!(listing.in_any_order().await?);
         let states_matter = self.store.checks_listed_deletes() || selector.has_measures();
         let (mut listed, mut left) = (Listed::create(states_matter)?, Refused::default());

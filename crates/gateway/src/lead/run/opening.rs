@@ -102,8 +102,8 @@ impl Run {
         let Context { job, source, targets, policy, .. } = context.as_ref();
         refuse_lost_tags(job.source_tags, source, targets)?;
         let places = Places { job, source, targets, policy: *policy };
-        self.finisher.proven_apart = places.refuse_overlaps(is_fresh).await?;
-        let shut = probe::shut_targets(job, targets).await;
+        let (proven_apart, shut) = futures::join!(places.refuse_overlaps(is_fresh), probe::shut_targets(job, targets));
+        self.finisher.proven_apart = proven_apart?;
         if let Some(Some(error)) = shut.first()
             && shut.iter().all(Option::is_some)
         {

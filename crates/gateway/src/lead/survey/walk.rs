@@ -216,12 +216,9 @@ impl Walk {
     }
 
     async fn look_at_prefix(&self, naming: Naming<'_>) -> Result<(), SurveyError> {
-        let listing = |store: &Arc<dyn Store>, prefix: &str| Listing {
-            store: store.clone(),
-            prefix: prefix.to_owned(),
-            policy: self.policy,
-            span: self.selector.span(),
-            skips: self.selector.skips(prefix, naming.put),
+        let listing = |store: &Arc<dyn Store>, prefix: &str| {
+            let skips = self.selector.skips(prefix, naming.put);
+            Listing::new(store.clone(), prefix.to_owned(), self.policy, self.selector.span(), skips)
         };
         let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;

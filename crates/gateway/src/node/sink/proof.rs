@@ -10,8 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tradewind_contract::VerifyMode;
 use tradewind_store::{
-    Checksums, ErrorKind, Expect, ObjectDeletion, ObjectInfo, PartTag, Payload, Precondition, Written, look_at_written,
+    Checksums, ErrorKind, Expect, ObjectDeletion, ObjectInfo, PartSource, PartTag, Payload, Precondition, Written,
+    look_at_written, may_be_md5,
 };
+
+/// Returns whether a store states the ETag of the `source` for its copy. A constant ETag proves nothing.
+pub(super) fn has_tag_of(source: &PartSource, copy: &Written, size_bytes: u64) -> bool {
+    source.condition.etag.as_deref().is_some_and(|tag| {
+        let is_constant = u128::from_str_radix(tag, 16).is_ok_and(|md5| !may_be_md5(md5, size_bytes));
+        copy.etag.as_deref() == Some(tag) && !is_constant
+    })
+}
+
+/// Returns whether this ETag has the form of an MD5.
+pub(super) fn has_md5_of(source: &PartSource, copy: &Written, size_bytes: u64) -> bool {
+    has_tag_of(source, copy, size_bytes) && copy.etag.as_deref().is_some_and(|tag| hex(tag).is_some())
+}
 
 /// An object that the store acknowledged.
 pub(super) struct Looked {
