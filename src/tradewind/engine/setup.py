@@ -138,7 +138,10 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unus
             yield Caveat(str(region), "no machine is left, because the quota is used up", MORE)
         else:
             yield _line(region, supply)
+    whole = {(failure.member.name, failure.reason) for failure in found.failures if failure.region is None}
     for failure in found.failures:
+        if failure.region is not None and (failure.member.name, failure.reason) in whole:
+            continue  # Its provider cannot be used at all, for the same reason.
         if failure.hides_only_the_quota:
             yield Caveat(failure.place, f"the quota cannot be read: {failure.reason}", failure.error.hint)
         else:
