@@ -181,6 +181,11 @@ class Fleets:
         usual = BootBook(self._journal).usual()
         return {kind: usual[kind] for kind in dict.fromkeys(boot.kind for boot in self.boots(fleet_id))}
 
+    def unknown(self, fleet_ids: Iterable[str]) -> list[str]:
+        """Return those fleets of which this state folder has no open record. Raises UsageError for an invalid id."""
+        known = {record.id for record in self._journal.records()} | {one.id for one in self._journal.unreadable()}
+        return [fleet_id for fleet_id in fleet_ids if self._journal.path(fleet_id).name not in known]
+
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.
 
