@@ -363,11 +363,13 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
         if end.unbooked is not None:
             print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
-            print(json.dumps({"id": end.id, "ended": end.machines}))
+            usd = {} if end.usd is None else {"usd": end.usd}
+            print(json.dumps({"id": end.id, "ended": end.machines, **usd}))
         elif end.is_kept:
             print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
-            print(f"{end.id}: {end.machines} machines ended")
+            cost = f"; its machines cost {format_usd(end.usd)}" if end.usd else ""
+            print(f"{end.id}: {end.machines} machines ended{cost}")
         if end.receipt is not None:
             show_receipt(args, end.receipt)
     return code

@@ -71,6 +71,9 @@ class FleetEnd:
     unbooked: str | None = None
     receipt: WarmReceipt | None = None
     is_kept: bool = False
+    usd: float | None = None
+    """What its machines have cost its job, by list prices; None if nobody counted it, or a living command still does.
+    """
 
 
 class Fleets:
@@ -131,12 +134,13 @@ class Fleets:
 
     def cost_usd(self, record: FleetRecord) -> float | None:
         """Return the cost of a fleet's machines so far, at list prices; None if nobody counts it. Raises StateError."""
-        receipt, job_id = self._receipt(record.id), job_of(record.purpose)
-        if receipt is not None:
-            return receipt.usd
-        if job_id is None:
-            return None
-        ledger = self._ledger(job_id)
+        receipt = self._receipt(record.id)
+        return self._job_usd(record) if receipt is None else receipt.usd
+
+    def _job_usd(self, record: FleetRecord) -> float | None:
+        """Return what the machines of a fleet have cost its job so far; None without a job or a ledger."""
+        job_id = job_of(record.purpose)
+        ledger = None if job_id is None else self._ledger(job_id)
         if ledger is None:
             return None
         own = tuple(use for use in ledger.machines if use.fleet == record.id)
@@ -238,7 +242,12 @@ class Fleets:
             # A living owner charges its job itself.
             job_id, unbooked = self._book_ends(record, jobs if is_free else ())
             yield FleetEnd(
-                record.id, machines, job_id=job_id or job_of(record.purpose), unbooked=unbooked, receipt=receipt
+                record.id,
+                machines,
+                job_id=job_id or job_of(record.purpose),
+                unbooked=unbooked,
+                receipt=receipt,
+                usd=self._job_usd(record) if is_free and unbooked is None else None,
             )
 
     def _end_remains(self, record: FleetRecord) -> Iterator[FleetEnd]:
