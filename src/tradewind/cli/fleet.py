@@ -307,7 +307,7 @@ def _explain(args: Namespace, fleets: Fleets) -> int:
 def _attempt_line(attempt: Attempt) -> str:
     where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
     why = f": {attempt.reason}" if attempt.reason else ""
-    needed = f" (missing: {attempt.action})" if attempt.action else ""
+    needed = f" (needs {attempt.action})" if attempt.action else ""
     return f"{attempt.name}  {where}  {attempt.outcome}{why}{needed}"
 
 
