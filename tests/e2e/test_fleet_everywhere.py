@@ -72,6 +72,16 @@ def test_a_sweep_closes_the_records_of_this_state_folder(stage: Stage) -> None:
     assert stage.command.run("fleet", "list").expect(0).stdout == ""
 
 
+def test_a_fleet_of_another_state_folder_is_ended_by_its_tags(stage: Stage) -> None:
+    """Even if its command runs, as for a fleet of this state folder."""
+    unknown = stage.command.run("fleet", "down", "fleet-mine", "fleet-none").expect(3)
+    assert "error: no fleet fleet-none in this state folder, and no machine of it" in unknown.stderr
+    assert len(stage.listed()) == 3, "nothing ends if one is unknown"
+    done = stage.command.run("fleet", "down", "fleet-mine").expect(0)
+    assert "here: ended mine of fleet-mine\nran  site:here  mine of fleet-mine for " in done.stdout
+    assert stage.listed() == {"orphan": "gone", "foreign": "elsewhere"}
+
+
 def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage) -> None:
     assert stage.listed() == {"mine": "in use", "orphan": "gone", "foreign": "elsewhere"}
     swept = stage.command.run("fleet", "sweep").expect(0)

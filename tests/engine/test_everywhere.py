@@ -81,6 +81,22 @@ def test_each_place_ends_its_own_machines_even_if_a_host_is_called_like_a_cloud(
     assert machines(place) == []
 
 
+def test_the_receipt_has_only_machines_that_ended(
+    tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Refusal("permission", "not authorised", "ec2:TerminateInstances")
+    place = everywhere(tmp_path)
+    found = machines(place)
+    refused_ends = lambda ids, **_: [Ended(one, refusal=refusal) for one in ids]  # noqa: E731
+    monkeypatch.setattr(providers["aws"], "terminate", refused_ends)
+    for done in (list(place.end(found[1:])), list(place.sweep(found))):
+        refused = [swept for swept in done if swept.error is not None]
+        assert [(swept.what, swept.error.hint) for swept in refused if swept.error is not None] == [
+            ("aws", "the missing permission is ec2:TerminateInstances")
+        ]
+    assert [each.place for swept in done for each in swept.ended] == ["host aws"]
+
+
 def test_the_receipt_has_the_cost_until_the_end(
     tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -517,8 +517,9 @@ def test_machines_may_live_as_long_as_the_ceiling_allows(tmp_path: Path) -> None
             made.launched("a-fleet", name, "site:a")
         return made
 
-    assert ledger(None).left_s(900.0) == 900.0
+    assert ledger(None).left_s(900.0) == 900.0 and ledger(None).can_pay(1e9)
     paid = ledger(2 * 70 * USD_PER_S)
+    assert paid.can_pay(19 * USD_PER_S) and not paid.can_pay(21 * USD_PER_S)
     assert paid.left_s(900.0) == pytest.approx(70.0, abs=0.1), "the minimum is not charged again"
     assert paid.left_s(20.0) == 20.0
     job.clock.now_s += 65

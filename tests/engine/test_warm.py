@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tradewind.catalog.load import load_catalog
+from tradewind.cli.fleet import _report_ends
 from tradewind.engine.fleets import Fleets
 from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.job_control import JobControl
@@ -238,6 +240,21 @@ def test_an_interrupt_while_machines_are_given_back_ends_them(tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         made.start(lambda _: None)
     assert list(FleetJournal(tmp_path).records()) == []
+
+
+def test_the_end_of_a_fleet_says_what_it_has_cost_its_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines of the job's other fleets do not count."""
+    control, journal, fleet = JobControl(state_dir=str(tmp_path)), FleetJournal(tmp_path), new_fleet_id()
+    journal.open(fleet, "job j1", {"kind": "local"}, {"one": "site:a"})
+    book = LedgerBook(journal.database, "j1", str(private_folder(Path(control.store.path("j1")))))
+    now_s = time.time()
+    uses = tuple(MachineUse(1, of, "one", "site:a", now_s, now_s, 0.01, "list", 60.0) for of in (fleet, "another"))
+    book.write(Ledger(machines=uses, runs=(RunCount(1),), heartbeat_s=now_s, alive_s_max=905.0))
+    journal.give_back(fleet)
+    (end,) = Fleets(control.store, find_gateway()).end([fleet])
+    assert end.usd == pytest.approx(0.6)
+    assert _report_ends(Namespace(json=False), [end]) == 0
+    assert capsys.readouterr().out == f"{fleet}: 0 machines ended; its machines cost $0.60\n"
 
 
 def test_down_ends_what_a_killed_job_left_on_a_warm_fleet(tmp_path: Path) -> None:

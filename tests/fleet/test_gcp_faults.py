@@ -56,7 +56,12 @@ FAULTS: dict[str, tuple[Callable[[GcpStage], None], str, str, str | None]] = {
     "sold out": (sold_out, "capacity", "ZONE_RESOURCE_POOL_EXHAUSTED: The zone does not have enough resources", None),
     "no quota": (no_quota, "quota", "Quota 'IN_USE_ADDRESSES' exceeded. Limit: 0.0 in region us-central1", None),
     "wrong image": (wrong_image, "bad request", "debian-99'. The referenced image resource cannot be found", None),
-    "wrong network": (wrong_network, "bad request", "global/networks/nowhere' was not found", None),
+    "wrong network": (
+        wrong_network,
+        "bad request",
+        "global/networks/nowhere' was not found",
+        "a project, regions, a network and an image that exist: check [gcp]",
+    ),
     "permission": (
         answers(403, "forbidden", "Required 'compute.instances.create' permission for 'projects/p'"),
         "permission",

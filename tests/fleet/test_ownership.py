@@ -207,7 +207,7 @@ def test_fleet_explain_shows_each_attempt_even_after_the_end(journal: FleetJourn
     journal.close("one")
     command = command_of(journal, tmp_path)
     first, second = command.run("fleet", "explain", "one").expect(0).stdout.splitlines()
-    assert first.endswith("relay  aws:us-east-1 a m5.large  permission: not authorised (missing: ec2:CreateFleet)")
+    assert first.endswith("relay  aws:us-east-1 a m5.large  permission: not authorised (needs ec2:CreateFleet)")
     assert second.endswith("sink  site:b  launched")
     document = json.loads(command.run("fleet", "explain", "one", "--json").expect(0).stdout.splitlines()[1])
     assert document == {"unix_s": 1.0, "name": "sink", "region": "site:b", "outcome": "launched", "reason": ""}

@@ -21,6 +21,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Quota, Refusal
 from tradewind.fleet.providers import make_provider, ssh
+from tradewind.fleet.ssh import connection
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 
@@ -182,6 +183,21 @@ def test_a_gateway_outlives_its_connection_until_its_lease_expires(stage: Stage)
     provider = stage.provider()
     assert [found.id for found in living(provider, FLEET)] == [machine.id]
     wait_until(lambda: living(provider, FLEET) == [])
+
+
+def test_a_frozen_gateway_is_killed_after_its_lease(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot end itself, and nobody may reach the host any more."""
+    script = tmp_path / "machine.sh"
+    text = connection._MACHINE_SCRIPT.read_text()
+    script.write_text(text.replace("LATE_S=60", "LATE_S=1").replace("LOOK_S=5", "LOOK_S=1"))
+    monkeypatch.setattr(connection, "_MACHINE_SCRIPT", script)
+    assert launch(stage.provider(), lease_s=3).machine is not None
+    (pid,) = [int(path.read_text()) for path in stage.on_host.glob("machines/*/pid")]
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: living(stage.provider(), FLEET) == [])
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_sockets_of_a_killed_process_are_removed(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

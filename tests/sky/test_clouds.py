@@ -148,10 +148,16 @@ def test_init_prints_the_policy_and_what_is_available_and_doctor_what_is_missing
     regions = [line.split("  ")[0] for line in done.stdout.splitlines() if " per hour" in line]
     assert regions == ["azure:eastus", "azure:westeurope"]
     assert stage.command.run("doctor").stdout.count("ok   machines       azure:") == 2
+    roles = policy(azure_from_document(stage.cloud.document(identity=IDENTITY)))
+    actions = {action for role in roles for action in role["Actions"]}
+    stage.cloud.api.allow("owner", sorted(actions - {"Microsoft.Compute/locations/usages/read"}))
+    without_quotas = stage.command.run("doctor").expect(0).stdout
+    assert "warn machines       azure:westeurope: the quota cannot be read: AuthorizationFailed: " in without_quotas
+    assert "→ the missing permission is Microsoft.Compute/locations/usages/read" in without_quotas
     stage.cloud.api.allow("owner", [])
     refused = stage.command.run("doctor").expect(1).stdout
-    assert "BAD  machines       azure:westeurope: AuthorizationFailed: " in refused
-    assert "→ the missing permission is Microsoft.Compute/locations/usages/read" in refused
+    assert "BAD  machines       azure: " in refused and "ok   machines" not in refused
+    assert "→ the missing permission is Microsoft.Compute/virtualMachines/read" in refused
 
 
 def test_a_plan_needs_no_permission_to_read_quotas(stage: Stage) -> None:

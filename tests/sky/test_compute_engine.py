@@ -214,4 +214,6 @@ def test_init_prints_the_role_and_what_is_available_and_doctor_what_is_missing(s
     assert stage.command.run("doctor").expect(0).stdout.count("ok   machines       gcp:") == len(REGIONS)
     stage.cloud.api.role = granted - {"compute.regions.get"}
     refused = stage.command.run("doctor").expect(1).stdout
-    assert "BAD  machines       gcp:us-central1: " in refused and "compute.regions.get" in refused
+    assert (
+        "BAD  machines       gcp: " in refused and "ok   machines" not in refused and "compute.regions.get" in refused
+    )

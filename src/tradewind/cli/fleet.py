@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.cli.warm import add_warm_arguments, bring_up, show_receipt
-from tradewind.errors import UsageError
+from tradewind.errors import FleetNotFound, UsageError
 from tradewind.model.units import format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ its record.
 `up` starts a warm fleet: machines that are kept for later transfers between their regions, which then need not rent
 any. It ends with its lease, or after its idle time. One transfer uses it at a time.
 `down` without ID ends only fleets whose command is gone; with --all also warm ones; with ID also a fleet in use, whose
-job can then be resumed.
+job can then be resumed. A fleet that the state folder does not know is found by the tags of its machines.
 `explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
 could not start.
 `list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
@@ -110,9 +110,39 @@ def run(args: Namespace) -> int:
         if args.fleets and args.all:
             raise UsageError("`fleet down` takes either IDs or --all")
         if args.fleets:
-            return _report_ends(args, fleets.end(args.fleets))
+            return _down(args, fleets)
         ends = fleets.end_unused() if args.all else fleets.end_abandoned()
         return max(_report_ends(args, ends), _report_unreadable(args, fleets))
+
+
+def _down(args: Namespace, fleets: Fleets) -> int:
+    """End fleets: of this state folder by their records, and others by the tags of their machines."""
+    unknown = fleets.unknown(args.fleets)
+    if not unknown or not args.configuration.sites():
+        return _report_ends(args, fleets.end(args.fleets))
+    everywhere = _everywhere(args, fleets)
+    found, failed = _look_everywhere(args, everywhere, show=False)
+    wanted = [one for one in found if one.fleet in unknown]
+    for place, error in failed.items():
+        _print_failure(place, " cannot be queried", error)
+    missing = set(unknown) - {one.fleet for one in wanted}
+    if missing:
+        raise FleetNotFound(
+            f"no fleet {min(missing)} in this state folder, and no machine of it in the configured places",
+            hint="`tradewind fleet list --everywhere` shows all machines",
+        )
+    code = _code(failed)
+    ended: list[FoundMachine] = []
+    for swept in everywhere.end(wanted):
+        ended += swept.ended
+        if swept.error is not None:
+            code = swept.error.exit_code
+            _print_failure(swept.what, "", swept.error)
+        else:
+            print(json.dumps({"swept": swept.what}) if args.json else swept.what)
+    _show_receipt(args, ended)
+    known = [fleet_id for fleet_id in args.fleets if fleet_id not in unknown]
+    return max(code, _report_ends(args, fleets.end(known)))
 
 
 def _list(args: Namespace, fleets: Fleets) -> int:
@@ -277,7 +307,7 @@ def _explain(args: Namespace, fleets: Fleets) -> int:
 def _attempt_line(attempt: Attempt) -> str:
     where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
     why = f": {attempt.reason}" if attempt.reason else ""
-    needed = f" (missing: {attempt.action})" if attempt.action else ""
+    needed = f" (needs {attempt.action})" if attempt.action else ""
     return f"{attempt.name}  {where}  {attempt.outcome}{why}{needed}"
 
 
@@ -333,11 +363,13 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
         if end.unbooked is not None:
             print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
-            print(json.dumps({"id": end.id, "ended": end.machines}))
+            usd = {} if end.usd is None else {"usd": end.usd}
+            print(json.dumps({"id": end.id, "ended": end.machines, **usd}))
         elif end.is_kept:
             print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
-            print(f"{end.id}: {end.machines} machines ended")
+            cost = f"; its machines cost {format_usd(end.usd)}" if end.usd else ""
+            print(f"{end.id}: {end.machines} machines ended{cost}")
         if end.receipt is not None:
             show_receipt(args, end.receipt)
     return code

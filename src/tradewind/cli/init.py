@@ -45,8 +45,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         metavar="REGION",
         default=[],
-        help="region in which machines may be rented, such as aws:us-east-1; can be repeated. Default: that of the "
-        "cloud's own settings, at Google all",
+        help="region in which machines may be rented, such as aws:us-east-1; can be repeated. Default: the region of "
+        "the cloud's own settings, and for Google all regions",
     )
 
 

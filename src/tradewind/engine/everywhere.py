@@ -157,6 +157,20 @@ class Everywhere:
         for swept in each_of(self._places, lambda place: self._swept(place, by_place[place.name], everything)):
             yield from swept
 
+    def end(self, wanted: Sequence[FoundMachine]) -> Iterator[Swept]:
+        """End these machines, whoever uses them."""
+        by_place = [(place, [found for found in wanted if found.place == place.name]) for place in self._places]
+
+        def end(each: tuple[_Place, list[FoundMachine]]) -> list[Swept]:
+            place, its_machines = each
+            try:
+                return self._ended(place.name, place.connected(), its_machines)
+            except TradewindError as error:
+                return [Swept(place.name, error)]
+
+        for ended in each_of([each for each in by_place if each[1]], end):
+            yield from ended
+
     def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
         done = []
         try:

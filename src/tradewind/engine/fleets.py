@@ -71,6 +71,9 @@ class FleetEnd:
     unbooked: str | None = None
     receipt: WarmReceipt | None = None
     is_kept: bool = False
+    usd: float | None = None
+    """What its machines have cost its job, by list prices; None if nobody counted it, or a living command still does.
+    """
 
 
 class Fleets:
@@ -131,12 +134,13 @@ class Fleets:
 
     def cost_usd(self, record: FleetRecord) -> float | None:
         """Return the cost of a fleet's machines so far, at list prices; None if nobody counts it. Raises StateError."""
-        receipt, job_id = self._receipt(record.id), job_of(record.purpose)
-        if receipt is not None:
-            return receipt.usd
-        if job_id is None:
-            return None
-        ledger = self._ledger(job_id)
+        receipt = self._receipt(record.id)
+        return self._job_usd(record) if receipt is None else receipt.usd
+
+    def _job_usd(self, record: FleetRecord) -> float | None:
+        """Return what the machines of a fleet have cost its job so far; None without a job or a ledger."""
+        job_id = job_of(record.purpose)
+        ledger = None if job_id is None else self._ledger(job_id)
         if ledger is None:
             return None
         own = tuple(use for use in ledger.machines if use.fleet == record.id)
@@ -180,6 +184,11 @@ class Fleets:
         """Return the usual start of each kind of machines that a fleet has, from all starts in this state folder."""
         usual = BootBook(self._journal).usual()
         return {kind: usual[kind] for kind in dict.fromkeys(boot.kind for boot in self.boots(fleet_id))}
+
+    def unknown(self, fleet_ids: Iterable[str]) -> list[str]:
+        """Return those fleets of which this state folder has no open record. Raises UsageError for an invalid id."""
+        known = {record.id for record in self._journal.records()} | {one.id for one in self._journal.unreadable()}
+        return [fleet_id for fleet_id in fleet_ids if self._journal.path(fleet_id).name not in known]
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.
@@ -233,7 +242,12 @@ class Fleets:
             # A living owner charges its job itself.
             job_id, unbooked = self._book_ends(record, jobs if is_free else ())
             yield FleetEnd(
-                record.id, machines, job_id=job_id or job_of(record.purpose), unbooked=unbooked, receipt=receipt
+                record.id,
+                machines,
+                job_id=job_id or job_of(record.purpose),
+                unbooked=unbooked,
+                receipt=receipt,
+                usd=self._job_usd(record) if is_free and unbooked is None else None,
             )
 
     def _end_remains(self, record: FleetRecord) -> Iterator[FleetEnd]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.survey import SiteMember, members_of, survey
 from tradewind.errors import ConfigError, TradewindError
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.model.files import open_private
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.records import dataclass
@@ -132,13 +132,25 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unus
     from tradewind.engine.ground import launch_document
 
     members = members_of(sites, load_catalog().places)
-    found = survey(control, members)
+    asked: tuple[Callable[[], Any], ...] = (lambda: survey(control, members), lambda: _unlisted(control, members))
+    found, unlisted = each_of(asked, lambda ask: ask())
+    hidden = {region for member in members if member.name in unlisted for region in member.regions}
     for region, supply in sorted(found.supplies(found.left).items()):
+        if str(region) in hidden:
+            continue
         if supply.left == 0:
             yield Caveat(str(region), "no machine is left, because the quota is used up", MORE)
         else:
             yield _line(region, supply)
+    whole = {(failure.member.name, failure.reason) for failure in found.failures if failure.region is None}
+    told = {name for name, _ in whole}
+    for name, error in unlisted.items():
+        if name not in told:
+            yield Unusable(name, str(error), error.hint)
     for failure in found.failures:
+        is_same = (failure.member.name, failure.reason) in whole or failure.region in hidden
+        if failure.region is not None and is_same:
+            continue  # Its provider cannot be used at all.
         if failure.hides_only_the_quota:
             yield Caveat(failure.place, f"the quota cannot be read: {failure.reason}", failure.error.hint)
         else:
@@ -148,6 +160,29 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unus
             launch_document(member, sites, control.gateway)
         except TradewindError as error:
             yield Unusable(member.name, str(error), error.hint)
+
+
+def _unlisted(control: JobControl, members: Sequence[SiteMember]) -> dict[str, TradewindError]:
+    """Return the clouds that do not list their machines, and why: without that nothing works there.
+
+    Hosts and clusters list theirs when they are asked for their quotas.
+    """
+    from tradewind.fleet.journal import FleetJournal
+    from tradewind.fleet.providers import make_provider
+
+    journal, in_flight = FleetJournal(control.store.state_dir), InFlight()
+
+    def ask(member: SiteMember) -> TradewindError | None:
+        try:
+            provider = make_provider(member.document, control.gateway, journal)
+            in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
+        except TradewindError as error:
+            return error
+        return None
+
+    clouds = [member for member in members if member.name in CLOUDS and member.name != "kubernetes"]
+    answers = zip(clouds, each_of(clouds, ask), strict=True)
+    return {member.name: error for member, error in answers if error is not None}
 
 
 def _line(region: Region, supply: Supply) -> str:

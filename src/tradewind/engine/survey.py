@@ -70,9 +70,12 @@ class _Failure:
 
     @property
     def hides_only_the_quota(self) -> bool:
-        """True if a cloud does not let us read a quota: its machines can be rented nevertheless."""
+        """True if a permission to read a cloud's quota is missing: its machines can be rented nevertheless.
+
+        Without a login nothing can.
+        """
         error = self.error
-        refused = isinstance(error, CallRefused) and error.refusal.kind == "permission"
+        refused = isinstance(error, CallRefused) and error.refusal.lacks_permission
         return refused and self.region is not None and self.member.name in CLOUDS
 
     @property

@@ -75,12 +75,20 @@ class Refusal:
     """For `throttled`: the wait that the provider asks for."""
 
     @property
+    def lacks_permission(self) -> bool:
+        """True if one permission is missing and named, and not another need such as a login."""
+        return self.kind == "permission" and self.action is not None and not self.action.startswith(_PHRASES)
+
+    @property
     def missing(self) -> str | None:
         """The action in words, as a hint; None without an action."""
         if self.action is None:
             return None
-        is_phrase = self.action.startswith(_PHRASES)
-        return f"this needs {self.action}" if is_phrase else f"the missing permission is {self.action}"
+        return (
+            f"this needs {self.action}"
+            if self.action.startswith(_PHRASES)
+            else f"the missing permission is {self.action}"
+        )
 
 
 class CallRefused(GatewayError):

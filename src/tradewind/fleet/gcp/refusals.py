@@ -68,12 +68,13 @@ KINDS: Mapping[str, RefusalKind] = {
     "alreadyExists": "bad request",
     "UNSUPPORTED_OPERATION": "bad request",
 }
-#: Action of a refusal that names no permission.
+#: What a refusal needs that is no permission.
 ACTIONS: Mapping[str, str] = {
     "authError": "valid credentials: `gcloud auth application-default login`",
     "accessNotConfigured": "the Compute Engine API: gcloud services enable compute.googleapis.com",
     "SERVICE_DISABLED": "the Compute Engine API: gcloud services enable compute.googleapis.com",
     "BILLING_DISABLED": "a billing account of the project",
+    "notFound": "a project, regions, a network and an image that exist: check [gcp]",
 }
 #: Code that says only that the other errors of the operation happened.
 FOLLOWS = "VM_MIN_COUNT_NOT_REACHED"
@@ -115,9 +116,7 @@ def of_operation(errors: Sequence[Mapping[str, Any]]) -> Refusal:
 
 def _refusal(reason: str, words: str, wait_s: float | None) -> Refusal:
     kind = KINDS.get(reason, "transient")
-    action = None
-    if kind == "permission":
-        action = ACTIONS.get(reason) or _permission(words)
+    action = ACTIONS.get(reason) or (_permission(words) if kind == "permission" else None)
     return Refusal(kind, words, action, wait_s)
 
 

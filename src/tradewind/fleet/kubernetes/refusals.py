@@ -53,10 +53,15 @@ def answered(context: str) -> Iterator[None]:
     except (msgspec.MsgspecError, KeyError) as error:
         raise CallRefused(Refusal("transient", _line(context, f"an answer is not understood: {error}"))) from error
     except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError) as error:
-        raise CallRefused(Refusal("bad request", _line(context, str(error)))) from error
+        words = f"the kubeconfig cannot be used: {str(error).rstrip(': ')}"
+        raise CallRefused(_without_login(context, words)) from error
     except OSError as error:
         # The program that gets a login for the context, or a file of the kubeconfig, is missing.
-        raise CallRefused(Refusal("bad request", _line(context, f"the kubeconfig cannot be used: {error}"))) from error
+        raise CallRefused(_without_login(context, f"the kubeconfig cannot be used: {error}")) from error
+
+
+def _without_login(context: str, words: str) -> Refusal:
+    return Refusal("bad request", _line(context, words), action=LOGIN_ACTION.format(context=context))
 
 
 def of_status(context: str, code: int, message: str, headers: Mapping[str, str]) -> Refusal:

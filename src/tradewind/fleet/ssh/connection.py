@@ -304,7 +304,7 @@ def refusal_of(host: str, said: str) -> Refusal:
         )
     if _MISCONFIGURED.search(said):
         return Refusal("bad request", reason)
-    return Refusal("transient", reason)
+    return Refusal("transient", reason, action=f"a connection: try `ssh -o BatchMode=yes {host} true`")
 
 
 def last_line(text: str) -> str:

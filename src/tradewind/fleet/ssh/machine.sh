@@ -5,15 +5,19 @@
 #     mark.json         tags, lease and place, one line
 #     join              what the gateway needs to join its fleet; removed when the gateway has opened it
 #     ready, log        its standard output and error
+#     lease             uptime at which its lease expires, which the gateway moves with each renewal
 #     pid, supervisor   process ids
 #     exit              its exit code, once it has ended
 #     files/            files of `Host.put`
-# The gateway ends by itself when its lease expires, whether or not anybody can still reach the host.
+# The gateway ends by itself when its lease expires, whether or not anybody can still reach the host. One that cannot,
+# because it is frozen, is killed by its supervisor.
 set -u
 umask 077
 LOOKS=5 # tenths of a second for which a process may be without a folder while it becomes another program
 TRIES=100 # tenths of a second to wait for a gateway's addresses
 KEPT_S=60 # for so long the log of a machine that has ended can be read
+LATE_S=60 # a gateway may need this time to end after its lease has expired; then it is killed
+LOOK_S=5 # interval of looks at the lease
 
 fail() { printf 'failed\t%s\n' "$*"; exit 0; }
 
@@ -76,8 +80,14 @@ supervise='
   gateway=$!
   exec 3<&-
   echo $gateway > pid
+  while sleep "$LOOK_S"; do
+    read -r until_s < lease 2> /dev/null && read -r up_s _ < /proc/uptime || continue
+    if [ "${up_s%.*}" -gt $((until_s + LATE_S)) ]; then kill -KILL $gateway; fi
+  done &
+  timer=$!
   wait $gateway
   echo $? > exit.new && mv exit.new exit
+  kill $timer
   sleep "$KEPT_S"
   rm -rf "$PWD"
 '
@@ -96,7 +106,8 @@ launch() { # ID PROGRAM MARK JOIN ARGUMENT…
     mv "$folder/mark.new" "$folder/mark.json" || { rm -rf "$folder"; fail "cannot write to $folder"; }
   detach=setsid
   command -v setsid > /dev/null || detach=nohup
-  KEPT_S=$KEPT_S $detach sh -c "$supervise" tradewind "$folder" "$program" "$@" < /dev/null > /dev/null 2>&1 &
+  if [ -r /proc/uptime ]; then set -- "$@" --lease-file lease; fi
+  KEPT_S=$KEPT_S LATE_S=$LATE_S LOOK_S=$LOOK_S $detach sh -c "$supervise" tradewind "$folder" "$program" "$@" < /dev/null > /dev/null 2>&1 &
   left=$TRIES
   while [ ! -s "$folder/ready" ] && [ ! -f "$folder/exit" ] && [ "$left" -gt 0 ]; do
     sleep 0.1
