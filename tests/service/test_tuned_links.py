@@ -135,6 +135,7 @@ def test_decisions_and_links_are_bounded(database: ServiceDatabase, monkeypatch:
         query = select(link_decisions.c.link, func.count()).group_by(link_decisions.c.link)
         counts = {str(link): int(count) for link, count in connection.execute(query)}
         kept = [one.link for one in restored_links(connection)]
+    monkeypatch.setattr(decisions, "LINK_DECISIONS_MAX", 100)
     with database.write() as connection:
         changes_of_gateways = [changed("read", 16, 20, "waiting")] * 9
         for _ in range(9):
