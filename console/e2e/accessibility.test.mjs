@@ -84,6 +84,7 @@ for (const scheme of ["light", "dark"]) {
       await page.getByRole("region", { name: "Progress" }).getByText("running", { exact: true }).waitFor();
       await page.getByRole("link", { name: "Fleets" }).click();
       await page.getByRole("region", { name: "List of links" }).waitFor();
+      await page.getByRole("heading", { name: "Decisions on links" }).waitFor();
       await page.getByRole("link", { name: "Show the machines of" }).first().click();
       await page.getByRole("heading", { name: /^Machines of/ }).waitFor();
       await look(page, scheme, "fleets");

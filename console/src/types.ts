@@ -376,13 +376,29 @@ export interface Machine {
   phases_s: Record<string, number>;
 }
 
-/** A link that has a limit, a ban or active transfers. */
+/** A link that has a limit or a ban, or has had transfers. */
 export interface LinkState {
   name: string;
   known_gbps: number | null;
   limit: { active: number | null; rate_gbps: number | null; usd_per_day: number | null } | null;
   bans: Ban[];
   load: { jobs: number; rate_gbps: number };
+  tuning: {
+    jobs_max: number;
+    read_requests: number;
+    write_requests: number;
+    goodput_gbps: number;
+    success: number;
+  } | null;
+}
+
+/** What the scheduler, or the gateways of a job, have decided about a link. */
+export interface LinkDecision {
+  number: number;
+  link: string;
+  at_unix_ms: number;
+  job: string | null;
+  reason: string;
 }
 
 export interface Weight {

@@ -6,12 +6,15 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
+from testbed.postgres import Postgres
+from testbed.servers import InstallError
 from tests.service.local import new_database, scheduler
 from tests.service.server import Server, submit, until
 from tests.service.test_two_schedulers import expire, running
@@ -132,8 +135,34 @@ def test_decisions_and_links_are_bounded(database: ServiceDatabase, monkeypatch:
         query = select(link_decisions.c.link, func.count()).group_by(link_decisions.c.link)
         counts = {str(link): int(count) for link, count in connection.execute(query)}
         kept = [one.link for one in restored_links(connection)]
+    monkeypatch.setattr(decisions, "LINK_DECISIONS_MAX", 100)
+    with database.write() as connection:
+        changes_of_gateways = [changed("read", 16, 20, "waiting")] * 9
+        for _ in range(9):
+            decisions._add(connection, "c9", 0, list(decisions._summaries(changes_of_gateways)), job="j")
+    assert [one["job"] for one in rows(database, "c9")] == ["j"] * 3 + [None]
     assert counts["b"] <= 3 and sum(counts.values()) == 8
     assert kept == ["c6", "c7", "c8", "c9"]
+
+
+def test_links_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        postgres = Postgres()
+    except InstallError as error:
+        pytest.skip(str(error))
+    with closing(postgres):
+        for name, text in postgres.environment.items():
+            monkeypatch.setenv(name, text)
+        database = ServiceDatabase(tmp_path, postgres.url)
+        database.migrate()
+        changes = (Tuning("jobs", 16, 20, "a reason"),)
+        for number in range(3):
+            with database.write() as connection:
+                record_tunings(connection, [TuneLink(LOCAL, 20, 16, 16, 1.0, 1.0, changes)], number)
+        with database.read() as connection:
+            assert [one.jobs_max for one in restored_links(connection)] == [20]
+        assert [one["reason"] for one in rows(database)] == ["a reason"] * 3
+        database.close()
 
 
 def changed(stage: Any, before: int, now: int, reason: Any, gateway: str = "one") -> LimitChanged:

@@ -6,9 +6,9 @@ The scheduler's state of each link is kept, too, so that another server continue
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from tradewind.model.event import LimitChanged, LimitReason, Stage
 from tradewind.service.jobs import JobLease
@@ -17,7 +17,10 @@ from tradewind.service.link_tables import link_decisions, tuned_links
 from tradewind.service.scheduler.events import LinkRestored, TuneLink
 from tradewind.service.tables import jobs
 
-__all__ = ["decisions_page", "record_gateway_decisions", "record_tunings", "restored_links"]
+__all__ = ["Decider", "decisions_page", "record_gateway_decisions", "record_tunings", "restored_links"]
+
+Decider = Literal["scheduler", "gateways"]
+"""Who has decided: the scheduler for the next jobs, or the gateways of a job during a run."""
 
 #: The stages of a transfer in words.
 STAGES: dict[Stage, str] = {
@@ -25,7 +28,7 @@ STAGES: dict[Stage, str] = {
     "network": "connections that send at the same time",
     "write": "requests to the destination",
 }
-#: What gateways do for their reasons, once and several times.
+#: What gateways do for each reason. `times` is how often.
 REASONS: dict[LimitReason, str] = {
     "waiting": "raised {times} because requests waited",
     "no_gain": "taken back {times} because more did not raise the rate",
@@ -78,9 +81,13 @@ def record_gateway_decisions(
         _add(connection, link, now_ms, rows, job=lease.job)
 
 
-def decisions_page(connection: Connection, *, link: str | None, before: int | None, limit: int) -> list[dict[str, Any]]:
-    """Return decisions, newest first: those of a link, or of all links."""
+def decisions_page(
+    connection: Connection, *, link: str | None, before: int | None, limit: int, by: Decider | None = None
+) -> list[dict[str, Any]]:
+    """Return decisions, newest first: those of a link, or of all links; by one of the two, or by both."""
     query = select(link_decisions).order_by(link_decisions.c.number.desc()).limit(limit)
+    if by is not None:
+        query = query.where(_is_by(by))
     if link is not None:
         query = query.where(link_decisions.c.link == link)
     if before is not None:
@@ -94,11 +101,17 @@ def _add(connection: Connection, link: str, now_ms: int, rows: Sequence[Mapping[
         return
     common = {"link": link, "at_unix_ms": now_ms, "job": job}
     connection.execute(insert(link_decisions), [{**common, **row} for row in rows])
-    number, of_link = link_decisions.c.number, link_decisions.c.link == link
-    oldest = select(number).where(of_link).order_by(number.desc()).offset(LINK_DECISIONS_PER_LINK).limit(1)
-    connection.execute(delete(link_decisions).where(of_link, number <= oldest.scalar_subquery()))
+    # Each job may add some of its gateways. They must not displace those of the scheduler.
+    like_these = link_decisions.c.link == link, _is_by("scheduler" if job is None else "gateways")
+    number = link_decisions.c.number
+    oldest = select(number).where(*like_these).order_by(number.desc()).offset(LINK_DECISIONS_PER_LINK).limit(1)
+    connection.execute(delete(link_decisions).where(*like_these, number <= oldest.scalar_subquery()))
     newest = connection.execute(select(func.max(number))).scalar_one()
     connection.execute(delete(link_decisions).where(number <= newest - LINK_DECISIONS_MAX))
+
+
+def _is_by(by: Decider) -> ColumnElement[bool]:
+    return link_decisions.c.job.is_(None) if by == "scheduler" else link_decisions.c.job.is_not(None)
 
 
 def _forget_oldest_links(connection: Connection) -> None:

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections import Counter
+from itertools import permutations
 from statistics import median
 
 import pytest
@@ -18,6 +19,7 @@ from tradewind.service.scheduler.events import (
     JobPaused,
     JobResumed,
     LimitSet,
+    LinkRestored,
     RoutesChanged,
     SchedulerEvent,
     StoreDown,
@@ -26,7 +28,7 @@ from tradewind.service.scheduler.events import (
     WeightSet,
 )
 from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Resource, ServiceJob
-from tradewind.service.scheduler.limits import ResourceLimit
+from tradewind.service.scheduler.limits import TUNED, ResourceLimit
 from tradewind.service.scheduler.simulate import Simulator
 from tradewind.service.scheduler.state import Scheduler
 from tradewind.service.scheduler.why import BANNED, LIMITED, OWNED, PAUSED, STORE_IS_DOWN, TURN, WaitCause
@@ -35,10 +37,15 @@ STORES = ("cern", "desy", "bnl", "kek")
 TENANTS = ("physics", "astro", "climate")
 
 
-def scenario(seed: int, count: int = 150) -> Simulator:
-    """Return a busy service in which everything happens that the scheduler knows."""
+def scenario(seed: int, count: int = 150, *, tunes_links: bool = False) -> Simulator:
+    """Return a busy service in which everything happens that the scheduler knows.
+
+    With `tunes_links`, each link begins with one job.
+    """
     chance = random.Random(seed)
-    simulator = Simulator(direct, failures=0.1, seed=seed)
+    simulator = Simulator(direct, failures=0.1, seed=seed, reports=3, tunes_links=tunes_links)
+    for source, destination in permutations(STORES, 2) if tunes_links else ():
+        simulator.at(0, LinkRestored(f"{source}>{destination}", 1, 16, 16, 0.0))
     for store in STORES:
         simulator.at(0, LimitSet(Resource(STORE_OUT, store), ResourceLimit(active=3, rate_gbps=20)))
         simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=2)))
@@ -78,6 +85,8 @@ def removal(job: ServiceJob, cause: WaitCause) -> tuple[float, SchedulerEvent]:
     """Return the event that ends a cause, and its delay or time."""
     if cause.kind == LIMITED:
         assert cause.resource
+        if cause.subject == TUNED:
+            return 0, LinkRestored(cause.resource.name, 1000, 16, 16, 0.0)
         return 0, LimitSet(cause.resource, ResourceLimit())
     events: dict[str, SchedulerEvent] = {
         BANNED: BanLifted(cause.subject),
@@ -109,9 +118,10 @@ def check_reason(scheduler: Scheduler, job: ServiceJob, now_s: float) -> str:
     return first
 
 
+@pytest.mark.parametrize("tunes_links", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_reason_is_true(seed: int) -> None:
-    simulator = scenario(seed)
+def test_each_reason_is_true(seed: int, tunes_links: bool) -> None:
+    simulator = scenario(seed, tunes_links=tunes_links)
     kinds: Counter[str] = Counter()
     for at_s in range(50, 1200, 75):
         simulator.run(at_s)
@@ -121,9 +131,10 @@ def test_each_reason_is_true(seed: int) -> None:
     assert len(kinds) >= 4, kinds
 
 
+@pytest.mark.parametrize("tunes_links", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_limits_and_ownership_hold_at_all_times(seed: int) -> None:
-    simulator = scenario(seed)
+def test_limits_and_ownership_hold_at_all_times(seed: int, tunes_links: bool) -> None:
+    simulator = scenario(seed, tunes_links=tunes_links)
     limits = simulator.scheduler._admitter.limits
 
     def observe(now_s: float, changed: list[str]) -> None:
@@ -140,6 +151,7 @@ def test_limits_and_ownership_hold_at_all_times(seed: int) -> None:
 
     simulator.observe = observe
     simulator.run()
+    assert bool(simulator.tunings) == tunes_links
     assert all(seen.ended_s or seen.failed or simulator.scheduler.phase(name) in (None, "paused")
                for name, seen in simulator.jobs.items())  # fmt: skip
 

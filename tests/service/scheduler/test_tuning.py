@@ -180,6 +180,12 @@ def test_the_operators_limit_holds_and_other_links_do_not_count() -> None:
     assert [change.reason for change in one.changes] == ["16 → 5 jobs: the operator's limit is 5"]
 
 
+def test_links_to_hosts_of_users_are_not_tuned() -> None:
+    scheduler = Scheduler(direct, tunes_links=True)
+    assert len(submit(scheduler, *many(40, destination="guest://laptop"))) == 40
+    assert scheduler.next_wakeup_s() == float("inf")
+
+
 def test_runs_of_the_scheduler_count_with_their_bytes_failures_and_requests() -> None:
     scheduler = Scheduler(direct, tunes_links=True)
     first, second, third, fourth = submit(scheduler, *many(4))

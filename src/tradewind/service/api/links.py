@@ -13,7 +13,7 @@ from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender
 from tradewind.service.limits import PAGE_DEFAULT
-from tradewind.service.link_decisions import decisions_page
+from tradewind.service.link_decisions import Decider, decisions_page
 from tradewind.service.link_states import link_states
 
 __all__ = ["router"]
@@ -133,12 +133,16 @@ def links(
 def decisions(
     request: Request,
     link: Annotated[str | None, Query(max_length=500, pattern=RESOURCE_NAME)] = None,
+    by: Decider | None = None,
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = TENANTS,
 ) -> dict[str, Any]:
-    """List what was decided about links and why, newest first. Of each link, the latest 200 decisions are kept."""
+    """List what was decided about links and why, newest first.
+
+    `by` is who has decided. Of each link, the latest 200 decisions of each are kept.
+    """
     with request.app.state.service.database.read() as connection:
-        found = decisions_page(connection, link=link, before=cursor, limit=limit + 1)
+        found = decisions_page(connection, link=link, before=cursor, limit=limit + 1, by=by)
     shown = found[:limit]
     return {"decisions": shown, "next": shown[-1]["number"] if len(found) > limit else None}

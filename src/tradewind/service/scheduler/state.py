@@ -196,6 +196,7 @@ class Scheduler:
 
     def _restore_link(self, event: events.LinkRestored) -> None:
         self._tuned.restore(event)
+        self._free([Resource(LINK, event.link)])
 
     def _tune(self) -> None:
         """Decide how many jobs links run, if that is due. Queues try again where more may."""

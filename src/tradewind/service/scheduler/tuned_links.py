@@ -17,6 +17,10 @@ __all__ = ["TunedLinks"]
 #: Failures that say nothing about a link: they come from a store that is down, from machines, or from the request.
 NOT_OF_LINKS = (STORE_DOWN, "capacity", "permission", "not-found", "invalid")
 
+#: Part of the name of a link to the host of a user. Each is a link of its own with few jobs, from which nothing is to
+#: be learned, and there may be very many.
+GUEST = "guest://"
+
 
 class TunedLinks:
     """Tunes the links of a scheduler with these limits. Without `is_on` it does nothing."""
@@ -98,4 +102,4 @@ class TunedLinks:
     def _names(self, state: JobState) -> tuple[str, ...]:
         if self._tuner is None or state.grant is None:
             return ()
-        return tuple(dict.fromkeys(state.grant.binding.links))
+        return tuple(name for name in dict.fromkeys(state.grant.binding.links) if GUEST not in name)

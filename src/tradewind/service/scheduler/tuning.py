@@ -11,6 +11,7 @@ Jobs begin with the requests that the gateways of earlier ones have ended with. 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -113,6 +114,8 @@ class LinkTuner:
         self._links: dict[str, TunedLink] = {}
         #: Links on which something runs or has ended since their last decision, with the time of the next one.
         self._busy: dict[str, float] = {}
+        #: The same in order. An entry with another time than in `_busy` is not valid any more.
+        self._queue: list[tuple[float, str]] = []
 
     def link(self, name: str) -> TunedLink | None:
         """Return what is known about a link; None if nothing is."""
@@ -133,7 +136,7 @@ class LinkTuner:
         self._links[name] = link  # The last one used is the last to be forgotten.
         if name not in self._busy:
             link.since_s, link.moved_bytes, link.ended, link.failed = now_s, 0, 0, {}
-            self._busy[name] = now_s + TUNE_EVERY_S
+            self._set_due(name, now_s + TUNE_EVERY_S)
         link.running += 1
         if len(self._links) > LINKS_MAX:
             idle = next((one for one in self._links if one not in self._busy), None)
@@ -170,10 +173,14 @@ class LinkTuner:
 
     def next_s(self) -> float:
         """Return when a decision is due; infinity while no link is used."""
-        return min(self._busy.values(), default=math.inf)
+        while self._queue and self._busy.get(self._queue[0][1]) != self._queue[0][0]:
+            heapq.heappop(self._queue)
+        return self._queue[0][0] if self._queue else math.inf
 
     def due(self, now_s: float) -> list[str]:
-        """Return the links that a decision is due on."""
+        """Return the links that a decision is due on. Each stays due until `decide` was called."""
+        if self.next_s() > now_s:
+            return []
         return [name for name, due_s in self._busy.items() if due_s <= now_s]
 
     def decide(self, name: str, now_s: float, *, is_wanted: bool, most: int | None) -> list[Tuning]:
@@ -185,10 +192,14 @@ class LinkTuner:
         _see_goodput(link, now_s)
         decisions = [*_jobs(link, now_s, is_wanted=is_wanted, most=most), *_starts(link)]
         if link.running:
-            self._busy[name] = now_s + TUNE_EVERY_S
+            self._set_due(name, now_s + TUNE_EVERY_S)
         else:
             del self._busy[name]
         return decisions
+
+    def _set_due(self, name: str, due_s: float) -> None:
+        self._busy[name] = due_s
+        heapq.heappush(self._queue, (due_s, name))
 
 
 def _average(before: float, newest: float, weight: float) -> float:
