@@ -181,7 +181,8 @@ def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:
     assert f"| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | {price} | 1.46 |" in written.text
     assert "| 100% | 50% | 1.50 | +0% |" in written.text
     assert "| xlarge | small | 1.50 | +0% | 47% |" in written.text
-    assert set(written.plots) == {f"taas-fig{number}.svg" for number in range(4, 13)}
+    assert "| as many nodes as applications | 1.50 (+0%) | 1.50 (+0%) | 1.50 (+0%) |" in written.text
+    assert set(written.plots) == {"taas-fig8-site.svg", *(f"taas-fig{number}.svg" for number in range(4, 13))}
 
 
 def test_the_page_of_the_service_benchmark_states_the_spread_of_the_rounds() -> None:

@@ -165,7 +165,7 @@ def _options(rows: Sequence[Row]) -> list[str]:
     columns = ["option", "rate [Mbit/s]", "to multi-route", "paper", VARIATION]
     note = (
         "Our source spreads chunks over the routes by itself: there is no balancer in the path. "
-        "[Below](#fig-8-nodes-of-a-site) the cost of one is measured. "
+        "[Below](#fig-8-nodes-of-a-site) the cost of one is measured."
         f" Multi-route has {run.EXTRA_NODES} own nodes and the direct route."
     )
     title = "Fig. 7: options between sites"

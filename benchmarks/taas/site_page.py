@@ -38,8 +38,8 @@ def section(rows: Sequence[Row]) -> list[str]:
             cells.append(f"| {name} | " + " | ".join(shown) + " |")
     paper = (
         "a load balancer spreads the requests of the applications over the nodes of the service. With 5 applications "
-        "on 5 nodes each is at most 25% slower than one alone on all 5, so the service keeps its quality if the number of "
-        "nodes grows with that of the applications."
+        "on 5 nodes each is at most 25% slower than one alone on all 5. So the service keeps its quality if its nodes "
+        "grow with the number of applications."
     )
     note = (
         "Columns are numbers of applications; in brackets: to one application with all "

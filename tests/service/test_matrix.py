@@ -28,6 +28,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/jobs/{job_id}/receipt"): "jobs:read",
     ("GET", "/v1/jobs/{job_id}/objects"): "jobs:read",
     ("GET", "/v1/jobs/{job_id}/objects.jsonl"): "jobs:read",
+    ("GET", "/v1/jobs/{job_id}/plan"): "jobs:read",
     ("GET", "/v1/jobs/{job_id}/events"): "jobs:read",
     ("GET", "/v1/keys"): NOBODY,
     ("POST", "/v1/quotes"): "jobs:write",

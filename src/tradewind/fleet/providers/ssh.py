@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import shutil
 import tempfile
 import threading
@@ -63,6 +64,10 @@ BOOT_S = 2.0
 TENTHS_PER_S = 10
 #: Calls until a gateway runs: without its program, with that of the host's processor, and after that was copied.
 LAUNCHES_MAX = 3
+PLACES_MAX = 8
+"""Places that are tried for a gateway: launches of other jobs may choose the same one at the same time."""
+PLACE_PAUSE_S = 0.2
+"""Mean pause before another place is chosen. Pauses differ, so that two launches do not collide again."""
 SOCKETS = "tradewind-ssh-"
 """Prefix of a folder of sockets, followed by the id of its process."""
 
@@ -81,6 +86,8 @@ class SshProvider:
         self._sockets: Path | None = None
         #: Held while connections are made, and while machines are placed.
         self._connecting, self._placing = threading.Lock(), threading.Lock()
+        #: Held while another place is chosen and taken for one machine.
+        self._replacing = threading.Lock()
         #: Machines that this object started, by id, with their forwards.
         self._known: dict[str, Machine] = {}
         #: Hosts on which this object may have started machines, by fleet.
@@ -189,14 +196,31 @@ class SshProvider:
     ) -> LaunchResult:
         if isinstance(placed, LaunchResult):
             return placed
+        machine = self._tried(order, placed, program)
+        for _ in range(PLACES_MAX - 1):
+            if machine is not None:
+                return machine
+            with self._replacing:
+                time.sleep(random.uniform(0, 2 * PLACE_PAUSE_S))
+                (again,) = self._place([order])
+                if isinstance(again, LaunchResult):
+                    return again
+                machine = self._tried(order, again, program)
+        busy = Refusal("transient", f"other jobs took {PLACES_MAX} places in {order.region} first")
+        return machine or LaunchResult(order, refusal=busy)
+
+    def _tried(self, order: LaunchOrder, placed: tuple[SshHost, int], program: GatewayProgram) -> LaunchResult | None:
+        """Start a machine at a place; return None if another one has taken it meanwhile."""
         host, number = placed
         try:
-            return LaunchResult(order, self._start(order, host, number, program))
+            machine = self._start(order, host, number, program)
         except CallRefused as error:
             self._avoided[host.name] = time.monotonic() + AVOID_S
             return LaunchResult(order, refusal=error.refusal)
+        return None if machine is None else LaunchResult(order, machine)
 
-    def _start(self, order: LaunchOrder, host: SshHost, number: int, program: GatewayProgram) -> Machine:
+    def _start(self, order: LaunchOrder, host: SshHost, number: int, program: GatewayProgram) -> Machine | None:
+        """Start a machine; return None if its place is taken. Raises CallRefused."""
         connection = self._connection(host)
         folder_id = sha256(f"{order.fleet_id} {order.name} {order.key}".encode()).hexdigest()[:24]
         data = None
@@ -212,13 +236,17 @@ class SshProvider:
         mark = json.dumps(mark_of(order, number))
         self._used.setdefault(order.fleet_id, set()).add(host.name)
         for _ in range(LAUNCHES_MAX):
-            answer = next(iter(connection.call("launch", folder_id, program.sha256, mark, join, *arguments)), [""])
+            answer = next(
+                iter(connection.call("launch", folder_id, program.sha256, mark, str(number), join, *arguments)), [""]
+            )
             if answer[0] != "program missing":
                 break
             fitting = fitting_program(host.name, answer[1] if len(answer) > 1 else "", program)
             if fitting == program:
                 connection.copy_program(program.path, program.sha256, COPY_S)
             program = fitting
+        if answer[0] == "place taken":
+            return None
         if answer[0] != "machine":
             why = answer[1] if len(answer) > 1 else "the host's shell said nothing"
             raise CallRefused(refusal_of_start(host.name, answer[0], why))

@@ -3,6 +3,7 @@
 #   programs/SHA256   gateway programs, copied once for each version
 #   machines/ID       one folder for each machine:
 #     mark.json         tags, lease and place, one line
+#     place             its place among the gateways of this host
 #     join              what the gateway needs to join its fleet; removed when the gateway has opened it
 #     ready, log        its standard output and error
 #     lease             uptime at which its lease expires, which the gateway moves with each renewal
@@ -92,14 +93,34 @@ supervise='
   rm -rf "$PWD"
 '
 
-launch() { # ID PROGRAM MARK JOIN ARGUMENT…
+# Whether another machine lives at this place. A launch says which place it takes before it asks, so of two launches that
+# chose the same place at the same time, at least one learns of the other.
+is_taken() { # PLACE FOLDER
+  for other in "$base"/machines/*; do
+    [ "$other" != "$2" ] && [ "$(cat "$other/place" 2>/dev/null)" = "$1" ] || continue
+    case $(state "$other") in
+      running) return 0 ;;
+      # Without a process for a minute, it never began.
+      starting) [ -n "$(find "$other/place" -mmin +1 2>/dev/null)" ] || return 0 ;;
+    esac
+  done
+  return 1
+}
+
+launch() { # ID PROGRAM MARK PLACE JOIN ARGUMENT…
   own_base
-  folder=$base/machines/$1 program=$base/programs/$2 mark=$3 join=$4
-  shift 4
+  folder=$base/machines/$1 program=$base/programs/$2 mark=$3 place=$4 join=$5
+  shift 5
   [ -x "$program" ] || { printf 'program missing\t%s\n' "$(uname -sm)"; exit 0; }
   if ! mkdir "$folder" 2>/dev/null; then
     [ -f "$folder/mark.json" ] || fail "cannot make $folder"
     show "$folder"
+    exit 0
+  fi
+  printf '%s\n' "$place" > "$folder/place" || { rm -rf "$folder"; fail "cannot write to $folder"; }
+  if is_taken "$place" "$folder"; then
+    rm -rf "$folder"
+    printf 'place taken\n'
     exit 0
   fi
   printf '%s\n' "$join" > "$folder/join" && printf '%s\n' "$mark" > "$folder/mark.new" &&
