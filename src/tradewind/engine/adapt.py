@@ -213,7 +213,7 @@ class Adaptation:
             words = f"no more than {REPLACEMENTS_MAX} machines of a transfer are replaced"
             return self._notices.put(f"{format_count(len(dead), 'machine')} ended ({', '.join(dead)}); {words}")
         self._replacements += len(dead)
-        names = _fresh_names(dead, {gateway.name for gateway in self.plan_of_all.gateways})
+        names = _fresh_names(dead, self.plan_of_all.names)
         plan = with_names(self.plan, names)
         try:
             self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
@@ -372,7 +372,7 @@ class Adaptation:
         before, plan = self.plan, found.plan
         gone = frozenset(self._dead) | frozenset(replaced or ())
         self._ledger.add_prices(plan_prices(plan, self._plan_request.catalog))
-        known = {gateway.name for gateway in before.gateways}
+        known = before.names
         deployment = self._gateways.grow(plan, self._ledger.room_s(plan, without=known), replaced or ())
         fresh = itertools.count(max(self._ids.values()) + 1)
         ids = dict(self._ids)
@@ -388,7 +388,7 @@ class Adaptation:
         both = _joined(plan, before, without=gone)
         with_old = compile_programs(replace(deployment, plan=both), spec, run)
         alone = compile_programs(deployment, spec, run)
-        staying = {gateway.name for gateway in plan.gateways}
+        staying = plan.names
         for name in push_order(both):
             client = GatewayClient.of(deployment, name)
             if name == plan.lead:

@@ -52,6 +52,16 @@ from tradewind.model.url import parse_url
 ORPHAN_DRAIN_S = 30.0
 
 
+#: Options that the record of a job keeps for its later runs, beside its specification.
+KEPT_SETTINGS = (
+    "concurrency",
+    "store_work_s",
+    "dedup_window_bytes",
+    "read_requests_start",
+    "write_requests_start",
+)
+
+
 class JobControl:
     """Start, resume, pause, cancel and look up the jobs of a state folder.
 
@@ -93,13 +103,7 @@ class JobControl:
         spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
-        settings = {
-            "concurrency": options.concurrency,
-            "store_work_s": options.store_work_s,
-            "dedup_window_bytes": options.dedup_window_bytes,
-            "read_requests_start": options.read_requests_start,
-            "write_requests_start": options.write_requests_start,
-        }
+        settings = {name: getattr(options, name) for name in KEPT_SETTINGS}
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
             lock = None

@@ -13,7 +13,7 @@ from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Pro
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 
-__all__ = ["end_extra", "end_fleet", "list_machines", "terminate"]
+__all__ = ["end_extra", "end_fleet", "list_machines", "terminate", "terminate_each"]
 
 #: Attempts to list and to end machines while the provider is throttling or failing. The waits between them double from
 #: RETRY_WAIT_S.
@@ -67,6 +67,25 @@ def terminate(
             f"{len(refused)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
             hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
         )
+
+
+def terminate_each(
+    provider: Provider, graces_s: Mapping[str, float], in_flight: InFlight, on_end: Callable[[Ended], object]
+) -> None:
+    """End machines, each with a grace period of its own: the shortest first, and all even if some cannot be ended.
+
+    Raises GatewayError like `terminate`.
+    """
+    errors: list[GatewayError] = []
+    for grace_s in sorted(set(graces_s.values())):
+        try:
+            terminate(
+                provider, [one for one, its_s in graces_s.items() if its_s == grace_s], grace_s, in_flight, on_end
+            )
+        except GatewayError as error:
+            errors.append(error)  # The others cost money, too.
+    if errors:
+        raise errors[0]
 
 
 def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight) -> Sequence[Ended]:

@@ -161,7 +161,7 @@ class Fleet:
         `replaced` are the names of dead machines whose names may be used again. If the fleet is closed meanwhile, no
         further machine is ordered. Raises GatewayError after ending the new machines.
         """
-        before, fresh = self.plan, _named(plan) - _named(self.plan)
+        before, fresh = self.plan, plan.names - self.plan.names
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
         self._end(set(replaced))
         for dead in replaced:
@@ -185,7 +185,7 @@ class Fleet:
 
     def shrink(self, plan: Plan) -> None:
         """End the machines that `plan` does not have."""
-        self._end(_named(self.plan) - _named(plan))
+        self._end(self.plan.names - plan.names)
         self._return_to(plan)
 
     @contextmanager
@@ -404,10 +404,9 @@ class Fleet:
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered gets no grace period: it has no work to save."""
-        from tradewind.fleet.ending import terminate
+        from tradewind.fleet.ending import terminate_each
 
-        ready = [machine for machine in machines if machine.name in self._addresses]
-        unready = [machine for machine in machines if machine not in ready]
+        graces_s = {machine.id: grace_s if machine.name in self._addresses else 0.0 for machine in machines}
         names = {machine.id: machine.name for machine in machines}
 
         def note(answer: Ended) -> None:
@@ -415,15 +414,7 @@ class Fleet:
             self._ordering.ended(names[answer.id])
             self._dismiss(names[answer.id])
 
-        errors: list[GatewayError] = []
-        for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
-            if ending:
-                try:
-                    terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight, note)
-                except GatewayError as error:
-                    errors.append(error)  # The others cost money, too.
-        if errors:
-            raise errors[0]
+        terminate_each(self._provider, graces_s, self._in_flight, note)
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}
@@ -453,7 +444,7 @@ class Fleet:
             self._dismiss(name)
 
     def _check_names(self) -> None:
-        if OWNER_NAME in _named(self.plan):
+        if OWNER_NAME in self.plan.names:
             raise GatewayError(
                 f"a gateway cannot be called {OWNER_NAME}", hint="this name belongs to the fleet's owner"
             )
@@ -486,7 +477,7 @@ class Fleet:
         self.reconcile()
         # The first machines that are ready wait for the last one.
         self._renewals.start()
-        self._wait_ready(_named(self.plan), self._settings.ready_s)
+        self._wait_ready(self.plan.names, self._settings.ready_s)
         if self._taken or self._renewals.lease_s() < self._settings.lease_s:
             self._renewals.renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
@@ -604,7 +595,3 @@ def _log_warning(line: str) -> None:
     import logging  # Slow to load, and jobs do not need it: they pass their own `report`.
 
     logging.getLogger("tradewind.fleet").warning(line)
-
-
-def _named(plan: Plan) -> set[str]:
-    return {gateway.name for gateway in plan.gateways}

@@ -88,6 +88,11 @@ class Plan:
         return sum(route.share * route.usd_per_gb for route in self.routes) / total
 
     @property
+    def names(self) -> set[str]:
+        """Names of all gateways, with the lead's."""
+        return {gateway.name for gateway in self.gateways}
+
+    @property
     def machines(self) -> tuple[PlannedGateway, ...]:
         """Gateways with a machine: all except the lead, which runs beside the client."""
         return tuple(gateway for gateway in self.gateways if gateway.name != self.lead)
@@ -128,7 +133,7 @@ def _check_names(plan: Plan) -> None:
 
 
 def _check_routes(plan: Plan) -> None:
-    names = {gateway.name for gateway in plan.gateways}
+    names = plan.names
     if not 1 <= len(plan.routes) <= ROUTES_MAX:
         raise TopologyError(f"a plan has 1 to {ROUTES_MAX} routes, not {len(plan.routes)}")
     for route in plan.routes:

@@ -20,6 +20,7 @@ __all__ = [
     "Resource",
     "ServiceJob",
     "resources_of",
+    "resources_of_store",
 ]
 
 STORE_IN, STORE_OUT, LINK, SITE, TENANT = "store-in", "store-out", "link", "site", "tenant"
@@ -123,3 +124,8 @@ def resources_of(job: ServiceJob, binding: Binding) -> tuple[Resource, ...]:
         *(Resource(SITE, name) for name in binding.sites),
         Resource(TENANT, job.tenant),
     )
+
+
+def resources_of_store(store: str) -> list[Resource]:
+    """Return both resources of a store: out of it and into it."""
+    return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]

@@ -5,7 +5,6 @@ After each event, no waiting job can start: every queue is blocked, and noted at
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable
 from typing import Any
@@ -28,13 +27,12 @@ from tradewind.service.scheduler.job_states import (
 )
 from tradewind.service.scheduler.jobs import (
     LINK,
-    STORE_IN,
-    STORE_OUT,
     Binder,
     Binding,
     Resource,
     ServiceJob,
     resources_of,
+    resources_of_store,
 )
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
@@ -42,6 +40,7 @@ from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, orde
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
+from tradewind.service.scheduler.timers import Timers
 from tradewind.service.scheduler.tuned_links import TunedLinks
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 from tradewind.service.scheduler.withheld import withheld_gbps
@@ -73,7 +72,7 @@ class Scheduler:
         self._at: dict[Resource, ResourceQueue] = {}
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
-        self._timers: list[tuple[float, int, str, str]] = []
+        self._timers = Timers()
         self._ends = JobEnds()
         #: Running jobs that are not proven.
         self._unproven: dict[str, None] = {}
@@ -93,7 +92,7 @@ class Scheduler:
     def next_wakeup_s(self) -> float:
         """Return when to send `TimePassed` if nothing else happens before; infinity if never."""
         midnight_s = (self._now_s // DAY_S + 1) * DAY_S if self._admitter.limits.has_costs else math.inf
-        return min(self._timers[0][0] if self._timers else math.inf, midnight_s, self._tuned.next_s())
+        return min(self._timers.next_s(), midnight_s, self._tuned.next_s())
 
     def phase(self, job_id: str) -> str | None:
         """Return the phase of a job; None if it has ended or is unknown."""
@@ -128,7 +127,7 @@ class Scheduler:
         first = state
         while first.phase == OWNED_PHASE:
             first = self._jobs[self._causes(first)[0].subject]
-        if first.phase == QUEUED_PHASE and all(cause.kind not in _PASSING for cause in self._causes(first)):
+        if first.phase == QUEUED_PHASE and all(not cause.passes for cause in self._causes(first)):
             return None
         return self._ends.of_waiting(state, self._now_s)
 
@@ -237,7 +236,7 @@ class Scheduler:
         """Queue a job that may write, or wait for its time."""
         if state.not_before_s > self._now_s:
             state.phase = DELAYED_PHASE
-            self._set_timer(state.not_before_s, "job", state.job.id)
+            self._timers.set(state.not_before_s, "job", state.job.id)
             return
         state.phase = QUEUED_PHASE
         queue = self._queue_of(state.job)
@@ -483,7 +482,7 @@ class Scheduler:
             return
         right = Right(event.rate_gbps, event.since_s, event.until_s)
         self._admitter.limits.sold.add(event.resource, event.tenant, right)
-        self._set_timer(event.until_s, "sold-end", event.resource.name)
+        self._timers.set(event.until_s, "sold-end", event.resource.name)
         self._free([event.resource])
 
     def _set_weight(self, event: events.WeightSet) -> None:
@@ -498,11 +497,11 @@ class Scheduler:
         if replaced:
             self._free([replaced.resource])
         if ban.start_s > self._now_s:
-            self._set_timer(ban.start_s, "ban-start", ban.id)
+            self._timers.set(ban.start_s, "ban-start", ban.id)
         else:
             self._begin_ban(ban)
         if ban.end_s < math.inf:
-            self._set_timer(ban.end_s, "ban-end", ban.id)
+            self._timers.set(ban.end_s, "ban-end", ban.id)
 
     def _begin_ban(self, ban: Ban) -> None:
         if ban.stops_jobs and ban.start_s <= self._now_s < ban.end_s:
@@ -522,12 +521,12 @@ class Scheduler:
 
     def _store_down(self, event: events.StoreDown) -> None:
         self._admitter.down.add(event.store)
-        self._stop_all(_both(event.store), f"store {event.store} does not answer")
+        self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer")
         self._end_delays(event.store)
 
     def _store_up(self, event: events.StoreUp) -> None:
         self._admitter.down.discard(event.store)
-        self._free(_both(event.store))
+        self._free(resources_of_store(event.store))
         self._end_delays(event.store)
 
     def _end_delays(self, store: str) -> None:
@@ -547,14 +546,9 @@ class Scheduler:
         """Timers have run already."""
         self._end_idle_claims()
 
-    def _set_timer(self, at_s: float, kind: str, name: str) -> None:
-        self._numbers += 1
-        heapq.heappush(self._timers, (at_s, self._numbers, kind, name))
-
     def _run_timers(self) -> None:
         self._free(self._admitter.limits.begin_day(self._now_s))
-        while self._timers and self._timers[0][0] <= self._now_s:
-            _, _, kind, name = heapq.heappop(self._timers)
+        for kind, name in self._timers.take_due(self._now_s):
             if kind == "sold-end":
                 self._free(self._admitter.limits.sold.end(self._now_s))
                 continue
@@ -583,8 +577,6 @@ class Scheduler:
         state.estimate_s = delay_s + run_s(ahead_bytes + state.left_bytes, rate_gbps)
 
 
-_PASSING = {"limited", "turn"}
-"""Causes that end without people."""
 _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.JobSubmitted: Scheduler._submit,
     events.JobRestored: Scheduler._restore,
@@ -606,7 +598,3 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.RoutesChanged: Scheduler._routes_changed,
     events.TimePassed: Scheduler._time_passed,
 }
-
-
-def _both(store: str) -> list[Resource]:
-    return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]

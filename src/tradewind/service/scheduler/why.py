@@ -40,6 +40,11 @@ class WaitCause:
     subject: str = ""
     until_s: float | None = None
 
+    @property
+    def passes(self) -> bool:
+        """Whether it ends without people."""
+        return self.kind in (LIMITED, TURN)
+
 
 @dataclass(frozen=True)
 class WaitReason:
