@@ -35,6 +35,11 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
         ("version", "write `tradewind --version`"),
         ("cp a b --dryrun", "write --dry-run"),
         ("cp a b --acl public-read", "access lists are not set or copied: use the policy of the bucket"),
+        ("cp a b --sse-c AES256", "objects are encrypted with the default key of the bucket; a key cannot be chosen"),
+        (
+            "cp a b --object-lock-mode GOVERNANCE",
+            "objects get the default retention of the bucket; one of their own cannot be chosen",
+        ),
         ("cp a b --endpoint-url http://h", "write --src-endpoint or --dst-endpoint"),
         ("ls s3://b --endpoint-url http://h", "write --endpoint"),
         ("cp a b --no-sign-request", "write --src-no-sign or --dst-no-sign"),

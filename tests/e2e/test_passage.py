@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -47,6 +48,24 @@ def test_a_copy_by_the_store_passes_nothing(command: Command, s3: S3Place, other
     assert "via     the store, which copies by itself; this machine only where the store refuses" in said
     assert "proven  1 copied by the store itself" in said and "passed" not in said
     assert counting.requests(moves_bytes) == []
+
+
+def test_a_tree_costs_one_request_for_each_object_and_one_listing(
+    command: Command, s3: S3Place, other: S3Place, counting: HttpProxy
+) -> None:
+    names = [f"tree/{number:02}" for number in range(30)]
+    for name in names:
+        s3.put(name, CONTENT)
+    places = [f"{s3.url}/tree/", f"{other.url}/to/"]
+    done = command.run("cp", "-r", *places, *s3.flags("src"), *other.flags("dst")).expect(0)
+    assert "proven  30 copied by the store itself (store-copy)" in done.stderr
+    methods = Counter(exchange.request.method for exchange in counting.requests(lambda _: True))
+    assert methods["PUT"] == 30
+    # A few objects are compared, to prove that the two buckets are not one.
+    assert methods["HEAD"] < 10
+    listings = counting.requests(lambda asked: "list-type" in asked.query and asked.query.get("max-keys") == "1000")
+    assert len(listings) == 1
+    assert all(other.get(name.replace("tree", "to")) == CONTENT for name in names)
 
 
 def test_different_endpoints_are_named(

@@ -96,6 +96,18 @@ def test_a_source_whose_objects_all_need_a_customer_key_has_one_line(
     assert_asked_once(proxy, refused)
 
 
+@pytest.mark.parametrize("code", CUSTOMER_KEYS)
+def test_one_object_that_needs_a_customer_key_is_refused_before_anything_moves(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str
+) -> None:
+    refused = put_with_customer_key(s3, proxy, code, 10, count=1, key="/d/0")
+    done = command.run("cp", f"{s3.url}/d/0", tmp_path / "copy" / "0", *s3.flags("src"))
+    assert done.code not in (0, 4) and f"{s3.url}/d/0" in done.stderr
+    assert "hint: Tradewind cannot send such keys" in done.stderr
+    assert not (tmp_path / "copy").exists()
+    assert_asked_once(proxy, refused)
+
+
 def test_requests_without_a_signature_have_no_credentials(
     command: Command, moto_server: Server, tmp_path: Path
 ) -> None:

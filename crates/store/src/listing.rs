@@ -81,12 +81,7 @@ impl Split {
 /// requests can tell, ranges are of similar size, with at least `range_keys_min` keys each. A tree is cut at its folded
 /// prefixes, a flat space at the first characters that occur. Returns one range where dividing would not pay (a single
 /// page, files on disk).
-pub async fn split_ranges(
-    store: &dyn Store,
-    prefix: &str,
-    ranges_max: usize,
-    range_keys_min: usize,
-) -> Result<Split> {
+pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize, range_keys_min: usize) -> Result<Split> {
     if ranges_max < 2 || !store.url().contains("://") || store.url().starts_with("file:") {
         return Ok(Split::whole(None));
     }

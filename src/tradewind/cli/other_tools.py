@@ -40,13 +40,24 @@ OPTIONS = {
 
 _PROGRESS = "progress is shown on a terminal only; -q prints only errors"
 _ENCRYPTION = "objects are encrypted with the default key of the bucket; a key cannot be chosen"
+_KEY_OPTIONS = (
+    *("--sse", "--sse-kms-key-id", "--sse-c", "--sse-c-key", "--sse-c-copy-source", "--sse-c-copy-source-key"),
+    *("--s3-server-side-encryption", "--s3-sse-kms-key-id", "--s3-sse-customer-key", "--s3-sse-customer-algorithm"),
+    *("--enc-c", "--enc-kms", "--enc-s3", "--encryption-key", "--decryption-keys", "--cpk-by-name", "--cpk-by-value"),
+)
+_RETENTION = "objects get the default retention of the bucket; one of their own cannot be chosen"
+_RETENTION_OPTIONS = (
+    *("--object-lock-mode", "--object-lock-retain-until-date", "--object-lock-legal-hold-status"),
+    *("--retention-mode", "--retention-duration", "--retention", "--retain-until", "--legal-hold"),
+)
 _ACCESS = "access lists are not set or copied: use the policy of the bucket"
 _UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
 #: Options that need none of ours, or that have no counterpart.
 NEEDLESS = {
     **dict.fromkeys(("--no-progress", "--progress", "-P", "--only-show-errors", "--stats"), _PROGRESS),
     **dict.fromkeys(("--acl", "--grants", "--preserve-permissions"), _ACCESS),
-    **dict.fromkeys(("--sse", "--sse-kms-key-id", "--sse-c", "--sse-c-key"), _ENCRYPTION),
+    **dict.fromkeys(_KEY_OPTIONS, _ENCRYPTION),
+    **dict.fromkeys(_RETENTION_OPTIONS, _RETENTION),
     **dict.fromkeys(("--no-follow-symlinks",), "leave it out: symbolic links are skipped"),
     **dict.fromkeys(("--summarize",), "`tradewind du URL` counts objects and sums sizes"),
     **dict.fromkeys(

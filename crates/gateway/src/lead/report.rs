@@ -196,7 +196,10 @@ fn write_all(mut lines: Lines, mut receiver: mpsc::Receiver<Command>) -> io::Res
         }
         // Nobody knows when the next one comes, and a killed process writes nothing more.
         lines.write()?;
-        std::thread::park_timeout(GATHER_MAX);
+        // `finish` may have woken this thread before it took the last verdicts, and does so only once.
+        if !receiver.is_closed() {
+            std::thread::park_timeout(GATHER_MAX);
+        }
     }
     Ok(())
 }

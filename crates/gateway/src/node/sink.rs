@@ -23,8 +23,8 @@ use super::work::{
 use bytes::Bytes;
 pub use counts::Counts;
 use futures::{StreamExt, stream};
-use proof::{has_md5_of, has_tag_of, with_md5};
 pub(crate) use proof::written_as;
+use proof::{has_md5_of, has_tag_of, with_md5};
 pub(super) use proof::{parts_md5_tag, same_bytes};
 use refused_tags::{TagPath, without_refused_tags};
 use std::sync::Arc;
