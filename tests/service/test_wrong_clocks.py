@@ -24,7 +24,7 @@ from tradewind.service.money_tables import charges, quotes
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.schedule_runner import ScheduleRunner
-from tradewind.service.scheduling import _costs_today
+from tradewind.service.scheduling import costs_today
 from tradewind.service.scheduling_rules import note_down
 from tradewind.service.scheduling_tables import bans, down_stores, schedules
 from tradewind.service.tables import audit, deliveries, job_events, jobs, tokens
@@ -271,4 +271,4 @@ def test_todays_costs_are_of_the_day_of_the_clock_of_the_database(
     step_clock(ahead_s)
     assert JobQueue(database).move(job_id, ("running",), "done")
     with database.read() as connection:
-        assert [cost.usd for cost in _costs_today(connection, now_s)] == [0.7]
+        assert [cost.usd for cost in costs_today(connection, now_s)] == [0.7]
