@@ -33,9 +33,8 @@ def section(rows: Sequence[Row]) -> list[str]:
     alone = rate_mbps(rows_at(rows, f"{run.SPREAD}, {world.SERVICE_NODES}", 1))
     cells = []
     for name, line in lines_of(rows).items():
-        if any(line) and alone:
-            shown = (f"{one.shown(2)} ({one.relative(alone)})" if one else "" for one in line)
-            cells.append(f"| {name} | " + " | ".join(shown) + " |")
+        if any(line):
+            cells.append(f"| {name} | " + " | ".join(_shown(one, alone) for one in line) + " |")
     paper = (
         "a load balancer spreads the requests of the applications over the nodes of the service. With 5 applications "
         "on 5 nodes each is at most 25% slower than one alone on all 5. So the service keeps its quality if its nodes "
@@ -64,6 +63,13 @@ def section(rows: Sequence[Row]) -> list[str]:
         "",
         f"![rate over applications, by nodes]({PLOT})",
     ]
+
+
+def _shown(rate: Figure | None, alone: Figure | None) -> str:
+    """Return a rate, and how far it is from that of one application alone on all nodes, if that was measured."""
+    if rate is None:
+        return ""
+    return rate.shown(2) + (f" ({rate.relative(alone)})" if alone else "")
 
 
 def plot(rows: Sequence[Row]) -> dict[str, str]:
