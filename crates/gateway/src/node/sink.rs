@@ -12,6 +12,7 @@ use super::budget::Held;
 use super::dedup::recipe::is_gone;
 use super::dedup::window::{Window, WindowState};
 use super::expected::Wanted;
+use super::lanes::each;
 use super::parcel::{Coded, Parcel};
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
@@ -22,7 +23,6 @@ use super::work::{
 };
 use bytes::Bytes;
 pub use counts::Counts;
-use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;
 pub(super) use proof::{parts_md5_tag, same_bytes};
@@ -166,11 +166,7 @@ impl Sink {
                 (entry, payload)
             })
             .collect();
-        stream::iter(jobs)
-            .map(|(entry, payload)| self.entry(entry, payload))
-            .buffered(BUNDLE_WRITES_MAX)
-            .collect()
-            .await
+        each(jobs, BUNDLE_WRITES_MAX, |(entry, payload)| self.entry(entry, payload)).await
     }
 
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {

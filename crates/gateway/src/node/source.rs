@@ -6,6 +6,7 @@ use super::budget::{Held, MemoryBudget};
 use super::dedup::cutting::Piece;
 use super::dedup::known::{Known, Sent};
 use super::hop::Hop;
+use super::lanes::each;
 use super::load::StageMeter;
 use super::parcel::{Coded, Parcel};
 use super::reply::{Owed, ReplyTo};
@@ -15,7 +16,7 @@ use super::sink::Sink;
 use super::table::RouteTable;
 use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask};
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::TryStreamExt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -173,8 +174,7 @@ impl Source {
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
         let _busy = self.meter.busy();
-        let read: Vec<(Entry, Payload)> =
-            stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
+        let read = each(fetches, BUNDLE_READS_MAX, |fetch| self.whole(fetch)).await;
         let mut segments = Vec::new();
         let entries = read.into_iter().map(|(entry, payload)| {
             segments.extend(payload.into_segments());
