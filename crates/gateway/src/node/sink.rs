@@ -72,7 +72,8 @@ impl Sink {
     /// # Errors
     /// This sink has no key: its program has no hops.
     pub fn opening(&self, head: &Head) -> Result<Opening, Failure> {
-        self.seal.as_ref().map(|seal| seal.opening(head)).ok_or_else(Failure::without_seal)
+        let sums = self.targets.iter().any(|target| target.store.computes_checksums());
+        self.seal.as_ref().map(|seal| seal.opening(head, sums)).ok_or_else(Failure::without_seal)
     }
 
     /// Accepts a body that has arrived completely over a hop.
