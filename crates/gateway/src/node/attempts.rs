@@ -3,7 +3,6 @@
 use super::throttle::Throttle;
 use crate::retry::RetryPolicy;
 use std::future::Future;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
@@ -86,8 +85,7 @@ impl Attempts {
         for tries in 1.. {
             let slot = self.throttle.slot().await;
             let moved = progress.load(Ordering::Relaxed);
-            // Pinned here, because each future that takes another by value has room for it twice.
-            let outcome = self.watched(describe, patience, progress, pin!(request())).await;
+            let outcome = self.watched(describe, patience, progress, request()).await;
             drop(slot);
             let error = match outcome {
                 Ok(value) => {
@@ -141,14 +139,14 @@ impl Attempts {
         describe: Describe<'_>,
         patience: Patience,
         progress: &Arc<AtomicU64>,
-        request: Pin<&mut impl Future<Output = Result<T>>>,
+        request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let (silence_max, bytes) = match patience {
             Patience::Transfer => (self.policy.idle_max, 0),
             Patience::Work { bytes } => (self.policy.work_max, bytes),
         };
         let limits = WorkLimits::of(self.policy.work_max, bytes);
-        let mut request = pin!(with_progress(Arc::clone(progress), limits, request));
+        let mut request = std::pin::pin!(with_progress(Arc::clone(progress), limits, request));
         let mut seen = progress.load(Ordering::Relaxed);
         loop {
             if let Ok(done) = tokio::time::timeout(silence_max, &mut request).await {

@@ -170,15 +170,11 @@ impl Sink {
         each(jobs, BUNDLE_WRITES_MAX, |(entry, payload)| self.entry(entry, payload)).await
     }
 
-    /// Futures of what is rarely done are in boxes: without them, this one would be several times as large, and it is
-    /// moved for each object.
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {
         match entry {
             Entry::Failed(failure) => Err(failure),
-            Entry::Copy { place, size_bytes, source, listed } => {
-                Box::pin(self.copy(place, size_bytes, source, listed)).await
-            }
-            Entry::Check { place, size_bytes, unsynced } => Box::pin(self.check(place, size_bytes, unsynced)).await,
+            Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, source, listed).await,
+            Entry::Check { place, size_bytes, unsynced } => self.check(place, size_bytes, unsynced).await,
             Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
                 Err(Failure::mismatch("a bundle is shorter than its manifest says"))
             }
@@ -204,7 +200,7 @@ impl Sink {
                         let (checksums, payload, again) =
                             (&checksums, Some(&payload), place.again || tries.load(Ordering::Relaxed) > 1);
                         let wanted = Wanted { size_bytes, checksums, payload, parts: &[], again };
-                        Box::pin(self.unless_met(target, &place, wanted, failure)).await?
+                        self.unless_met(target, &place, wanted, failure).await?
                     }
                 };
                 let computed = with_md5(checksums, &written.checksums, &payload);

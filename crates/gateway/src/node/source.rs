@@ -208,7 +208,7 @@ impl Source {
         match self.whole_bytes(&fetch).await {
             Ok((info, data, checksums, source_proof)) => {
                 let tags = if fetch.tags.reads(&info, self.store.as_ref()) {
-                    Some(Box::pin(self.tags(&fetch.source_key, &Precondition::exact(&info))).await)
+                    Some(self.tags(&fetch.source_key, &Precondition::exact(&info)).await)
                 } else {
                     None
                 };

@@ -37,11 +37,11 @@ impl Sink {
         let is_vouched_for = written.size_bytes.is_some() || computed.agrees_with(&written.checksums).is_some();
         if !is_vouched_for || verify == Some(VerifyMode::Read) {
             let look = |_| look_at_written(target.store.as_ref(), key, &written, computed);
-            written = match Box::pin(target.run("head", key, None, look)).await {
+            written = match target.run("head", key, None, look).await {
                 Err(failure) if failure.kind == "overwritten" && verify.is_some() => {
                     is_read_back = true;
                     let expected = Precondition { size_bytes: Some(size_bytes), ..Precondition::written(&written) };
-                    Box::pin(self.settled(target, key, computed, &expected)).await?.ok_or(failure)?
+                    self.settled(target, key, computed, &expected).await?.ok_or(failure)?
                 }
                 looked => looked?,
             };
@@ -50,7 +50,7 @@ impl Sink {
             None => Ok(Looked { written, is_read_back }),
             Some(found) => {
                 let why = format!("the store has {found} bytes of it, not {size_bytes}");
-                Err(Box::pin(self.take_back(target, key, Precondition::written(&written), &why)).await)
+                Err(self.take_back(target, key, Precondition::written(&written), &why).await)
             }
         }
     }
@@ -86,19 +86,18 @@ impl Sink {
         match Proof::compare(computed, &written.checksums) {
             Err(Differs) => {
                 let why = "the store's checksum differs from that of the bytes sent";
-                Err(Box::pin(self.take_back(target, &place.key, Precondition::written(written), why)).await)
+                Err(self.take_back(target, &place.key, Precondition::written(written), why).await)
             }
             Ok(Proof::Length) if looked.is_read_back => Ok(Proof::ReadBack),
             Ok(Proof::Length) if place.verify == VerifyMode::Read => {
-                let read_back = self.read_back(target, &place.key, &Precondition::written(written));
-                let (read, info) = Box::pin(read_back).await?;
+                let (read, info) = self.read_back(target, &place.key, &Precondition::written(written)).await?;
                 match computed.agrees_with(&read) {
                     Some(true) => Ok(Proof::ReadBack),
                     // The store copied the parts itself and stated no checksums of them.
                     None => Ok(Proof::Length),
                     Some(false) => {
                         let why = "the bytes read back differ from the bytes sent";
-                        Err(Box::pin(self.take_back(target, &place.key, Precondition::exact(&info), why)).await)
+                        Err(self.take_back(target, &place.key, Precondition::exact(&info), why).await)
                     }
                 }
             }
