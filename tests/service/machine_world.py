@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +42,7 @@ class World:
         *options: str,
         replicas: int = 1,
         regions: tuple[str, str] = REGIONS,
-        **environment: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         if reason := sshd_unavailable():
             pytest.skip(reason)
@@ -59,7 +60,7 @@ class World:
         self.command = Command(folder / "home")
         self.configure()
         endpoints = [word for store in self.stores for word in ("--allow-endpoint", store.endpoint)]
-        own = {**SERVER_KEYS, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", **environment}
+        own = {**SERVER_KEYS, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", **(environment or {})}
         words = ("--via", "auto", "--max-cost", "2USD", "--max-vms", "1", *endpoints, *options)
         self.servers = [
             Server(folder, *words, log=f"server {number}.log", **{**self.command.full_environment(), **own})

@@ -71,7 +71,7 @@ def test_a_replica_that_loses_its_lease_ends_its_machines(tmp_path: Path) -> Non
         except InstallError as error:
             pytest.skip(str(error))
         options = ("--share-keys", "--database", postgres.url, "--lease", "2")
-        world = World(tmp_path, stack, *options, replicas=2, **postgres.environment)
+        world = World(tmp_path, stack, *options, replicas=2, environment=postgres.environment)
         with world.server.client() as client:
             job_id = send(client, "frozen", limit_bytes_per_s=SLOW_BYTES_PER_S)
             when_machines_move(world, client, job_id)

@@ -108,6 +108,11 @@ pub trait Store: Debug + Send + Sync {
         true
     }
 
+    /// Returns whether a write computes the checksums of its bytes, unless [`Payload::with_checksums`] states them.
+    fn computes_checksums(&self) -> bool {
+        false
+    }
+
     /// Describes how this store is reached. Facts that are not known yet are left out.
     async fn describe(&self) -> StoreDescription {
         StoreDescription::default()

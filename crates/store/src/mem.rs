@@ -129,7 +129,7 @@ impl MemStore {
 
     /// Computes the CRCs of the bytes and compares them with the given ones.
     fn check(&self, operation: &'static str, key: &str, payload: &Payload, given: &Checksums) -> Result<Checksums> {
-        let sums = Checksums::of_segments(payload.segments());
+        let sums = payload.checksums();
         if sums.agrees_with(&Checksums { md5: None, ..*given }) == Some(false) {
             return Err(self.error(
                 ErrorKind::ChecksumMismatch,
@@ -177,6 +177,10 @@ impl Store for MemStore {
 
     fn keeps_objects(&self) -> bool {
         false
+    }
+
+    fn computes_checksums(&self) -> bool {
+        true
     }
 
     fn limits(&self) -> StoreLimits {

@@ -3,6 +3,9 @@
 //! Between source and sink of one process a parcel is passed on unencoded. For a hop its body (manifest, then bytes) is
 //! made shorter if the job wants that: bytes that the sink has are left out ([`super::dedup`]), and the rest is compressed.
 //! Then it is sealed ([`super::seal`]). A sink opens, decompresses and restores it.
+//!
+//! The checksums of a part that is only sealed are computed while it is, because each segment is in the cache then. They
+//! follow its bytes ([`Purpose::Part`]). A sink computes them while it opens the part.
 
 use super::budget::Held;
 use super::dedup::cutting::{Piece, pieces};
@@ -13,8 +16,8 @@ use super::seal::sealed_bytes;
 use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
 use tradewind_contract::{CodecChoice, ZSTD_LEVEL};
-use tradewind_store::Payload;
-use tradewind_wire::frame::{BODY_BYTES_MAX, CONTROL_BYTES_MAX, Codec, Head, Purpose, SealId};
+use tradewind_store::{Checksums, Payload};
+use tradewind_wire::frame::{BODY_BYTES_MAX, CHECKSUMS_BYTES, CONTROL_BYTES_MAX, Codec, Head, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// Size of the sample that is compressed to decide whether a chunk is.
@@ -44,8 +47,19 @@ pub struct Parcel {
 pub struct Coded {
     /// Head of the request.
     pub head: Head,
-    /// Encoded body.
+    /// Encoded body, without checksums at its end.
     pub body: Vec<Bytes>,
+    /// Checksums of a part that was opened.
+    pub checksums: Option<PartChecksums>,
+}
+
+/// Checksums of a part that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartChecksums {
+    /// Computed by the source.
+    pub stated: Checksums,
+    /// Computed from the opened bytes, if the sink wanted that.
+    pub computed: Option<Checksums>,
 }
 
 impl Parcel {
@@ -92,7 +106,18 @@ impl Parcel {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
             postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
-        let raw_bytes = manifest.len() as u64 + recipe.len() as u64 + length(&data);
+        let purpose = match &self.manifest {
+            _ if data.is_empty() && referenced_bytes == 0 => Purpose::Control,
+            // Not of a part that was made shorter.
+            Manifest::Part { checksums, .. }
+                if *checksums == Checksums::default() && choice.is_none() && recipe.is_empty() =>
+            {
+                Purpose::Part
+            }
+            _ => Purpose::Chunk,
+        };
+        let checksums_bytes = if purpose == Purpose::Part { CHECKSUMS_BYTES as u64 } else { 0 };
+        let raw_bytes = manifest.len() as u64 + recipe.len() as u64 + length(&data) + checksums_bytes;
         if sealed_bytes(raw_bytes) > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
         }
@@ -106,21 +131,17 @@ impl Parcel {
         let head = Head {
             request: self.request,
             route: self.route,
-            purpose: purpose_of(&self.data),
+            purpose,
             manifest_bytes,
             recipe_bytes,
             referenced_bytes,
             raw_bytes,
-            wire_bytes: sealed_bytes(length(&body)),
+            wire_bytes: sealed_bytes(length(&body) + checksums_bytes),
             codec,
             seal,
         };
-        Ok(Coded { head, body })
+        Ok(Coded { head, body, checksums: None })
     }
-}
-
-fn purpose_of(data: &Payload) -> Purpose {
-    if data.is_empty() { Purpose::Control } else { Purpose::Chunk }
 }
 
 impl Coded {
@@ -159,7 +180,7 @@ impl Coded {
         } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
-        if length(&raw) != raw_bytes {
+        if length(&raw) + self.checksums.map_or(0, |_| CHECKSUMS_BYTES as u64) != raw_bytes {
             return Err(corrupt("its length differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
@@ -178,8 +199,17 @@ impl Coded {
                 (data, window.keep(seal, new))
             }
         };
-        let data = Payload::new(data);
-        if purpose != purpose_of(&data) {
+        let (manifest, computed) = match (manifest, self.checksums) {
+            (Manifest::Part { place, checksums }, Some(PartChecksums { stated, computed }))
+                if checksums == Checksums::default() =>
+            {
+                (Manifest::Part { place, checksums: stated }, computed)
+            }
+            (_, Some(_)) => return Err(corrupt("checksums follow what is no part")),
+            (manifest, None) => (manifest, None),
+        };
+        let data = Payload::new(data).with_checksums(computed);
+        if data.is_empty() != (purpose == Purpose::Control) {
             return Err(corrupt("its head is for another purpose"));
         }
         Ok((Parcel { request, route, manifest, data, held }, start))
@@ -337,6 +367,27 @@ mod tests {
         for pieces in [vec![whole.slice(5_000..)], vec![whole.slice(5_000..6_000), whole.slice(7_000..)]] {
             let kept = owned(pieces.clone());
             assert!(kept == pieces.concat() && !whole.as_ptr_range().contains(&kept.as_ptr()));
+        }
+    }
+
+    #[test]
+    fn the_checksums_of_a_part_that_is_only_sealed_follow_its_bytes() {
+        use super::super::seal::of_tests;
+        use super::super::work::PartPlace;
+        let upload = UploadId("u".to_owned());
+        let place = PartPlace { target: 0, key: "k".to_owned(), upload, part: 1, offset: 0 };
+        let data = words(70_000);
+        let sums = Checksums::of_segments(&[Bytes::from(data.clone())]);
+        for (choice, purpose) in [(None, Purpose::Part), (Some(CodecChoice::Auto), Purpose::Chunk)] {
+            let checksums = if choice.is_none() { Checksums::default() } else { sums };
+            let manifest = Manifest::Part { place: place.clone(), checksums };
+            let coded = Parcel { manifest, ..parcel(data.clone()) }.encode(choice, SEAL).expect("fits");
+            assert_eq!(coded.head.purpose, purpose);
+            let mut opening = of_tests().opening(&coded.head, true);
+            opening.push(BytesMut::from(&coded.sealed()[..]));
+            let (got, _) = opening.finish().expect("intact").decode(None, &Window::new(0)).expect("fits");
+            assert_eq!(got.manifest, Manifest::Part { place: place.clone(), checksums: sums });
+            assert!(contiguous(got.data.segments()) == data && got.data.checksums() == sums);
         }
     }
 

@@ -10,7 +10,7 @@
 //! whole head, which has the body's length, the index of the segment, and whether it is the last. So no segment opens
 //! in another place, in another body, or below another head, and no body opens with a segment missing.
 
-use super::parcel::Coded;
+use super::parcel::{Coded, PartChecksums};
 use super::work::Failure;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
@@ -20,8 +20,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tradewind_store::{Checksums, PassingChecksums};
 use tradewind_wire::RequestId;
-use tradewind_wire::frame::{Head, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
+use tradewind_wire::frame::{CHECKSUMS_BYTES, Head, Purpose, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
 
 /// Length of the content of a whole segment.
 const SEGMENT_PLAIN_BYTES: usize = SEGMENT_BYTES - TAG_BYTES;
@@ -108,13 +109,15 @@ impl Seal {
         let id = coded.head.seal;
         let key = self.kept(name_of(Direction::Body, id));
         let key = key.unwrap_or_else(|| self.keep(Direction::Body, id, self.derive(Direction::Body, id)));
-        let content_bytes = coded.body.iter().map(|piece| piece.len() as u64).sum();
+        let body_bytes: u64 = coded.body.iter().map(|piece| piece.len() as u64).sum();
+        let content_bytes = body_bytes + coded.head.checksums_bytes();
         let cipher = BodyCipher::new(key, &coded.head, content_bytes);
-        Sealing { cipher, head: &coded.head, pieces: &coded.body, at: 0, content_left: content_bytes }
+        let summing = Summing::of(&coded.head);
+        Sealing { cipher, head: &coded.head, pieces: &coded.body, at: 0, content_left: content_bytes, summing }
     }
 
-    /// Begins to open a body that arrives.
-    pub fn opening(self: &Arc<Self>, head: &Head) -> Opening {
+    /// Begins to open a body that arrives. `sums`: whether to compute the checksums of a part that has them at its end.
+    pub fn opening(self: &Arc<Self>, head: &Head, sums: bool) -> Opening {
         let kept = self.kept(name_of(Direction::Body, head.seal));
         let is_new = kept.is_none();
         let key = kept.unwrap_or_else(|| self.derive(Direction::Body, head.seal));
@@ -128,6 +131,7 @@ impl Seal {
             pieces: Vec::with_capacity(segments as usize),
             partial: BytesMut::new(),
             is_broken: false,
+            summing: Summing::of(head).filter(|_| sums),
         }
     }
 
@@ -270,6 +274,62 @@ pub struct Sealing<'a> {
     /// Bytes of the first piece that are sealed.
     at: usize,
     content_left: u64,
+    /// `None` if no checksums follow the content.
+    summing: Option<Summing>,
+}
+
+/// The checksums of the object bytes in a body.
+struct Summing {
+    passing: PassingChecksums,
+    /// Content before the object bytes that has not passed yet.
+    before: u64,
+    /// Object bytes that have not passed yet.
+    left: u64,
+}
+
+impl Summing {
+    /// `None` if no checksums follow the body.
+    fn of(head: &Head) -> Option<Self> {
+        let data = head.data_range();
+        let left = data.end.saturating_sub(data.start);
+        let summing = Self { passing: PassingChecksums::default(), before: data.start, left };
+        (head.purpose == Purpose::Part).then_some(summing)
+    }
+
+    /// Takes the next content, which may end with checksums.
+    fn update(&mut self, content: &[u8]) {
+        let skipped = self.before.min(content.len() as u64) as usize;
+        self.before -= skipped as u64;
+        let data = &content[skipped..];
+        let data = &data[..self.left.min(data.len() as u64) as usize];
+        self.left -= data.len() as u64;
+        self.passing.update(data);
+    }
+}
+
+fn encode_checksums(checksums: &Checksums) -> [u8; CHECKSUMS_BYTES] {
+    let mut bytes = [0; CHECKSUMS_BYTES];
+    bytes[..8].copy_from_slice(&checksums.crc64nvme.unwrap_or_default().to_le_bytes());
+    bytes[8..].copy_from_slice(&checksums.crc32c.unwrap_or_default().to_le_bytes());
+    bytes
+}
+
+/// Removes the checksums from the end of a body; `None` if it is too short.
+fn split_checksums(body: &mut Vec<Bytes>) -> Option<Checksums> {
+    let mut bytes = [0; CHECKSUMS_BYTES];
+    let mut missing = CHECKSUMS_BYTES;
+    while missing > 0 {
+        let mut last = body.pop()?;
+        let taken = last.split_off(last.len().saturating_sub(missing));
+        bytes[missing - taken.len()..missing].copy_from_slice(&taken);
+        missing -= taken.len();
+        if !last.is_empty() {
+            body.push(last);
+        }
+    }
+    let (crc64nvme, crc32c) = bytes.split_first_chunk()?;
+    let crc32c = u32::from_le_bytes(crc32c.try_into().ok()?);
+    Some(Checksums { crc64nvme: Some(u64::from_le_bytes(*crc64nvme)), crc32c: Some(crc32c), md5: None })
 }
 
 impl Sealing<'_> {
@@ -301,11 +361,15 @@ impl Sealing<'_> {
 
     fn segment(&mut self, segment: &mut [u8]) -> Result<(), String> {
         let content_bytes = segment.len() - TAG_BYTES;
-        let first = &self.pieces[0][self.at..];
+        let first = self.pieces.first().map_or(&[][..], |piece| &piece[self.at..]);
         let first = &first[..first.len().min(content_bytes)];
         let missing = content_bytes - first.len();
         let second = if missing == 0 { Some(&[][..]) } else { self.pieces.get(1).and_then(|next| next.get(..missing)) };
         if let Some(second) = second {
+            if let Some(summing) = &mut self.summing {
+                summing.update(first);
+                summing.update(second);
+            }
             self.cipher.seal(first, second, segment)?;
             self.pass(first.len());
             self.pass(second.len());
@@ -313,12 +377,22 @@ impl Sealing<'_> {
         }
         let (content, tag) = segment.split_at_mut(content_bytes);
         let mut copied = 0;
-        while copied < content.len() {
-            let piece = &self.pieces[0][self.at..];
+        while copied < content.len()
+            && let Some(piece) = self.pieces.first()
+        {
+            let piece = &piece[self.at..];
             let length = piece.len().min(content.len() - copied);
             content[copied..copied + length].copy_from_slice(&piece[..length]);
             copied += length;
             self.pass(length);
+        }
+        if let Some(summing) = &mut self.summing {
+            summing.update(&content[..copied]);
+            // What the pieces lack are the checksums, or their rest if they began in the segment before.
+            let checksums = encode_checksums(&summing.passing.checksums());
+            let begin = CHECKSUMS_BYTES.saturating_sub(self.content_left as usize);
+            let missing = content.len() - copied;
+            content[copied..].copy_from_slice(&checksums[begin..begin + missing]);
         }
         self.cipher.seal_in_place(content, tag)
     }
@@ -345,6 +419,8 @@ pub struct Opening {
     /// The beginning of a segment that has not arrived as a whole.
     partial: BytesMut,
     is_broken: bool,
+    /// `None` if the checksums of the body are not wanted.
+    summing: Option<Summing>,
 }
 
 impl Opening {
@@ -375,6 +451,9 @@ impl Opening {
             return;
         };
         segment.truncate(content_bytes);
+        if let Some(summing) = &mut self.summing {
+            summing.update(&segment);
+        }
         let is_small = content_bytes < PIECE_BYTES_MIN || self.head.wire_bytes < BODY_BYTES_MIN;
         self.pieces.push(if is_small { Bytes::copy_from_slice(&segment) } else { segment.freeze() });
         if let Some(seal) = self.seal.take() {
@@ -386,11 +465,20 @@ impl Opening {
     ///
     /// # Errors
     /// `Corrupt` if the body, or its head, is not what the source sealed.
-    pub fn finish(self) -> Result<Coded, Failure> {
+    pub fn finish(mut self) -> Result<Coded, Failure> {
+        let broken = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         if self.is_broken || self.wire_left > 0 || self.head.wire_bytes == 0 {
-            return Err(Failure::mismatch("a chunk was damaged in transit: its seal is broken"));
+            return Err(broken("its seal is broken"));
         }
-        Ok(Coded { head: self.head, body: self.pieces })
+        let checksums = match self.head.purpose {
+            Purpose::Part => {
+                let stated = split_checksums(&mut self.pieces).ok_or_else(|| broken("it is too short"))?;
+                let computed = self.summing.map(|summing| summing.passing.checksums());
+                Some(PartChecksums { stated, computed })
+            }
+            Purpose::Chunk | Purpose::Control => None,
+        };
+        Ok(Coded { head: self.head, body: self.pieces, checksums })
     }
 }
 

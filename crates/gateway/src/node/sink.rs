@@ -12,6 +12,7 @@ use super::budget::Held;
 use super::dedup::recipe::is_gone;
 use super::dedup::window::{Window, WindowState};
 use super::expected::Wanted;
+use super::lanes::each;
 use super::parcel::{Coded, Parcel};
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
@@ -22,7 +23,6 @@ use super::work::{
 };
 use bytes::Bytes;
 pub use counts::Counts;
-use futures::{StreamExt, stream};
 pub(crate) use proof::written_as;
 use proof::{has_md5_of, has_tag_of, with_md5};
 pub(super) use proof::{parts_md5_tag, same_bytes};
@@ -72,7 +72,8 @@ impl Sink {
     /// # Errors
     /// This sink has no key: its program has no hops.
     pub fn opening(&self, head: &Head) -> Result<Opening, Failure> {
-        self.seal.as_ref().map(|seal| seal.opening(head)).ok_or_else(Failure::without_seal)
+        let sums = self.targets.iter().any(|target| target.store.computes_checksums());
+        self.seal.as_ref().map(|seal| seal.opening(head, sums)).ok_or_else(Failure::without_seal)
     }
 
     /// Accepts a body that has arrived completely over a hop.
@@ -166,11 +167,7 @@ impl Sink {
                 (entry, payload)
             })
             .collect();
-        stream::iter(jobs)
-            .map(|(entry, payload)| self.entry(entry, payload))
-            .buffered(BUNDLE_WRITES_MAX)
-            .collect()
-            .await
+        each(jobs, BUNDLE_WRITES_MAX, |(entry, payload)| self.entry(entry, payload)).await
     }
 
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {

@@ -6,6 +6,7 @@ use super::budget::{Held, MemoryBudget};
 use super::dedup::cutting::Piece;
 use super::dedup::known::{Known, Sent};
 use super::hop::Hop;
+use super::lanes::each;
 use super::load::StageMeter;
 use super::parcel::{Coded, Parcel};
 use super::reply::{Owed, ReplyTo};
@@ -15,7 +16,7 @@ use super::sink::Sink;
 use super::table::RouteTable;
 use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask};
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::TryStreamExt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,6 +68,13 @@ struct Shortening {
     deduplicate: bool,
 }
 
+/// When the checksums of a part are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartSums {
+    WhenRead,
+    WhenSealed,
+}
+
 impl Shortening {
     fn makes_copies(self) -> bool {
         self.codec.is_some() || self.deduplicate
@@ -98,7 +106,12 @@ impl Source {
             return reply.fail_unsent(request, failure);
         }
         let copies = if shortening.makes_copies() { 2 } else { 1 };
-        match self.parcel(order, copies).await {
+        let sums = match downstream {
+            // See `parcel`.
+            Downstream::Hop(_) if !shortening.makes_copies() => PartSums::WhenSealed,
+            _ => PartSums::WhenRead,
+        };
+        match self.parcel(order, copies, sums).await {
             Ok(parcel) => self.send(&downstream, parcel, shortening, reply.clone()).await,
             Err(failure) => reply.fail_unsent(request, failure),
         }
@@ -133,12 +146,13 @@ impl Source {
 
     /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent
     /// (compressing and deduplicating make another).
-    async fn parcel(&self, order: Order, copies: u64) -> Result<Parcel, Failure> {
+    async fn parcel(&self, order: Order, copies: u64, sums: PartSums) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {
             SourceTask::Pass(manifest) => (manifest, Payload::default(), None),
             SourceTask::Part { source_key, condition, range, place } => {
-                let (manifest, data, held) = self.part(&source_key, &condition, range, place, (route, copies)).await?;
+                let held = self.budget.hold(route, copies * (range.end - range.start)).await;
+                let (manifest, data) = self.part(&source_key, &condition, range, place, sums).await?;
                 (manifest, data, Some(held))
             }
             SourceTask::Bundle(fetches) => {
@@ -155,12 +169,11 @@ impl Source {
         condition: &Precondition,
         range: Range<u64>,
         place: PartPlace,
-        (route, copies): (RouteId, u64),
-    ) -> Result<(Manifest, Payload, Held), Failure> {
-        let held = self.budget.hold(route, copies * (range.end - range.start)).await;
+        sums: PartSums,
+    ) -> Result<(Manifest, Payload), Failure> {
         let _busy = self.meter.busy();
-        let (_, data, checksums) = self.read(key, Some(range), condition).await?;
-        Ok((Manifest::Part { place, checksums }, data, held))
+        let (_, data, checksums) = self.read(key, Some(range), condition, sums).await?;
+        Ok((Manifest::Part { place, checksums }, data))
     }
 
     /// Reads the objects of a bundle. If one cannot be read, its entry has the failure, and the others continue.
@@ -173,8 +186,7 @@ impl Source {
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
         let _busy = self.meter.busy();
-        let read: Vec<(Entry, Payload)> =
-            stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
+        let read = each(fetches, BUNDLE_READS_MAX, |fetch| self.whole(fetch)).await;
         let mut segments = Vec::new();
         let entries = read.into_iter().map(|(entry, payload)| {
             segments.extend(payload.into_segments());
@@ -222,7 +234,8 @@ impl Source {
     }
 
     async fn whole_bytes(&self, fetch: &Fetch) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
-        let (info, data, mut checksums) = self.read(&fetch.source_key, None, &fetch.condition).await?;
+        let (info, data, mut checksums) =
+            self.read(&fetch.source_key, None, &fetch.condition, PartSums::WhenRead).await?;
         if data.len() != fetch.size_bytes {
             let message =
                 format!("{} is {} bytes, but was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
@@ -238,22 +251,26 @@ impl Source {
         Ok((info, data, checksums, proof))
     }
 
-    /// Reads a range (or all) of an object and computes its checksums, from the start again if an attempt fails.
+    /// Reads a range (or all) of an object, from the start again if an attempt fails. Computes its checksums unless that
+    /// is done later.
     async fn read(
         &self,
         key: &str,
         range: Option<Range<u64>>,
         condition: &Precondition,
+        sums: PartSums,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
         let url = format!("{}/{key}", self.store.url());
         let describe = Describe { operation: "get", url: &url };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
-            let mut passing = PassingChecksums::default();
+            let mut passing = (sums == PartSums::WhenRead).then(PassingChecksums::default);
             let count = |piece: &Bytes| {
                 progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                passing.update(piece);
+                if let Some(passing) = &mut passing {
+                    passing.update(piece);
+                }
             };
             let segments: Vec<Bytes> = download.body.inspect_ok(count).try_collect().await?;
             let data = Payload::new(segments);
@@ -262,7 +279,7 @@ impl Source {
                 let message = format!("the body has {} bytes, {wanted} were requested", data.len());
                 return Err(Error::new(ErrorKind::Truncated, "get", &url, message));
             }
-            Ok((download.info, data, passing.checksums()))
+            Ok((download.info, data, passing.map(|passing| passing.checksums()).unwrap_or_default()))
         };
         self.attempts
             .run(describe, Patience::Transfer, &progress, once)

@@ -33,6 +33,8 @@ pub struct Payload {
     segments: Vec<Bytes>,
     bytes: u64,
     progress: Option<Arc<AtomicU64>>,
+    /// Those of exactly these bytes, if they were computed when the bytes arrived.
+    checksums: Option<Checksums>,
 }
 
 impl Payload {
@@ -40,12 +42,22 @@ impl Payload {
     pub fn new(segments: Vec<Bytes>) -> Self {
         let segments: Vec<Bytes> = segments.into_iter().filter(|segment| !segment.is_empty()).collect();
         let bytes = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { segments, bytes, progress: None }
+        Self { segments, bytes, progress: None, checksums: None }
     }
 
     /// The same bytes. The sender counts sent bytes in `progress`, so that a watchdog sees whether they move.
     pub fn with_progress(self, progress: Arc<AtomicU64>) -> Self {
         Self { progress: Some(progress), ..self }
+    }
+
+    /// The same bytes, whose checksums were computed here when they arrived, and were in the cache.
+    pub fn with_checksums(self, checksums: Option<Checksums>) -> Self {
+        Self { checksums, ..self }
+    }
+
+    /// Returns both CRCs of the bytes.
+    pub fn checksums(&self) -> Checksums {
+        self.checksums.unwrap_or_else(|| Checksums::of_segments(&self.segments))
     }
 
     /// Notes that `bytes` were handed to the connection or the disk.

@@ -25,7 +25,7 @@ fn coded(content: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
         codec: Codec::Raw,
         seal,
     };
-    Coded { head, body: content.chunks(piece_bytes).map(Bytes::copy_from_slice).collect() }
+    Coded { head, body: content.chunks(piece_bytes).map(Bytes::copy_from_slice).collect(), checksums: None }
 }
 
 fn sealed(seal: &Seal, coded: &Coded) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn sealed(seal: &Seal, coded: &Coded) -> Vec<u8> {
 }
 
 fn opened(seal: &Arc<Seal>, head: &Head, wire: &[u8], piece_bytes: usize) -> Result<Vec<u8>, Fault> {
-    let mut opening = seal.opening(head);
+    let mut opening = seal.opening(head, true);
     wire.chunks(piece_bytes).for_each(|piece| opening.push(BytesMut::from(piece)));
     opening.finish().map(|coded| coded.body.concat()).map_err(|failure| failure.fault)
 }
@@ -117,6 +117,49 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// A part with `data` bytes after its manifest of one byte.
+fn part(data: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
+    let content = [b"m", data].concat();
+    let raw_bytes = (content.len() + CHECKSUMS_BYTES) as u64;
+    let Coded { head, body, .. } = coded(&content, piece_bytes, seal);
+    let head = Head { purpose: Purpose::Part, raw_bytes, wire_bytes: sealed_bytes(raw_bytes), ..head };
+    Coded { head, body, checksums: None }
+}
+
+#[test]
+fn a_part_brings_the_checksums_of_its_bytes() {
+    let (source, sink) = (seal(1), seal(2));
+    // The checksums begin in one segment and end in the next, or have one of their own.
+    let near_a_segment = (SEGMENT_PLAIN_BYTES - CHECKSUMS_BYTES - 2)..=SEGMENT_PLAIN_BYTES + 1;
+    for data_bytes in [1, 11, 12, 13, 3 * SEGMENT_PLAIN_BYTES].into_iter().chain(near_a_segment) {
+        let data = content(data_bytes);
+        for (piece_bytes, arrives_in) in [(50_000, 9_000), (1 << 20, 300_000), (1_000, 70_000)] {
+            let coded = part(&data, piece_bytes, source.next_id());
+            let wire = sealed(&source, &coded);
+            let whole = Checksums::of_segments(&[Bytes::from(data.clone())]);
+            for sums in [true, false] {
+                let mut opening = sink.opening(&coded.head, sums);
+                wire.chunks(arrives_in).for_each(|piece| opening.push(BytesMut::from(piece)));
+                let opened = opening.finish().unwrap();
+                let checksums = PartChecksums { stated: whole, computed: sums.then_some(whole) };
+                assert_eq!(opened.checksums, Some(checksums), "{data_bytes} bytes in pieces of {piece_bytes}");
+                assert_eq!(opened.body.concat()[1..], data);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_is_not_opened_as_a_chunk_nor_the_reverse() {
+    let (source, sink) = (seal(1), seal(2));
+    let (data, id) = (content(5000), source.next_id());
+    for (coded, purpose) in [(part(&data, 900, id), Purpose::Chunk), (coded(&data, 900, id), Purpose::Part)] {
+        let wire = sealed(&source, &coded);
+        let head = Head { purpose, ..coded.head };
+        assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Corrupt));
     }
 }
 
@@ -209,7 +252,7 @@ fn known_answers() {
 fn small_pieces_are_copied_together() {
     let (source, sink) = (seal(1), seal(2));
     let coded = coded(&content(2 * SEGMENT_PLAIN_BYTES + 100), 50_000, source.next_id());
-    let mut opening = sink.opening(&coded.head);
+    let mut opening = sink.opening(&coded.head, false);
     sealed(&source, &coded).chunks(7).for_each(|piece| opening.push(BytesMut::from(piece)));
     assert_eq!(opening.finish().unwrap().body.len(), 3);
 }
