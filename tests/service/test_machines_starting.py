@@ -26,7 +26,7 @@ LATE = "site-b-1"
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with ExitStack() as stack:
-        yield World(tmp_path, stack, "--share-keys", TRADEWIND_GATEWAY=late_binary(tmp_path, LATE))
+        yield World(tmp_path, stack, "--share-keys", environment={"TRADEWIND_GATEWAY": late_binary(tmp_path, LATE)})
 
 
 def starting(world: World, client: httpx.Client, name: str) -> str:

@@ -24,7 +24,7 @@ from tradewind.service.money_tables import charges, quotes
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.schedule_runner import ScheduleRunner
-from tradewind.service.scheduling import costs_today
+from tradewind.service.scheduling_rows import costs_today
 from tradewind.service.scheduling_rules import note_down
 from tradewind.service.scheduling_tables import bans, down_stores, schedules
 from tradewind.service.tables import audit, deliveries, job_events, jobs, tokens
