@@ -25,7 +25,7 @@ __all__ = ["SetSearch"]
 ROUNDING = 1 + 1e-9
 """Factor for comparisons that only skip work: a group or branch is kept in case of doubt."""
 
-#: A path that a flow waits for: minus its gain, the flow, the number of its group, its position in the flow's order, its
+#: A path that a flow waits for: minus its gain, the flow, its group, its position in the order of the flow, its
 #: first and second region (-1 if none), rate, egress price, and number.
 Head = tuple[float, int, int, int, int, int, float, float, int]
 #: How a branch can continue: new instances, cost, position, sets that can, path, instances, rate.
