@@ -6,7 +6,7 @@ import time
 
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
-from tradewind.placement.deadline import CpuDeadline, deadline_in
+from tradewind.placement.deadline import WALL_MORE_S, CpuDeadline, deadline_in
 from tradewind.placement.diving import DIVES, dive
 from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
@@ -49,7 +49,7 @@ MOVED_PART = 0.15
 """Part of what is left after rounding that moves may take before that."""
 
 
-def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
+def best_placement(paths: Paths, cpu_limit_s: float, wall_more_s: float = WALL_MORE_S) -> Polished:
     """Return the best placement that is found within about `cpu_limit_s` of CPU time, with a proven bound.
 
     It is never worse than F-FCT and F-Cost, nor than 1-P, 2-P and 2-P RB if there are at most PROXY_GREEDY_MAX flows
@@ -60,7 +60,7 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     began_s = time.thread_time()
     by_gain = preferences_of(paths, "gain")
     best = _best_moved(by_gain, _greedy(by_gain))
-    deadline = deadline_in(max(SEARCH_S_MIN, cpu_limit_s - (time.thread_time() - began_s)))
+    deadline = deadline_in(max(SEARCH_S_MIN, cpu_limit_s - (time.thread_time() - began_s)), wall_more_s)
     relaxation = relax(paths, deadline.part(RELAXED_PART))
     if len(paths.problem.flows) * len(paths.problem.regions) <= SMALL_MAX:
         found = polish(by_gain, best, relaxation, deadline.part(SMALL_PART), AUTO_GAP)

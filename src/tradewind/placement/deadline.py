@@ -49,6 +49,6 @@ class CpuDeadline:
         return CpuDeadline(min(self.cpu_s, time.thread_time() + cpu_s), self.wall_s)
 
 
-def deadline_in(cpu_s: float) -> CpuDeadline:
-    """Return the deadline after `cpu_s` seconds of CPU time of this thread."""
-    return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + WALL_MORE_S)
+def deadline_in(cpu_s: float, wall_more_s: float = WALL_MORE_S) -> CpuDeadline:
+    """Return the deadline after `cpu_s` seconds of CPU time of this thread, or `wall_more_s` more of wall time."""
+    return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + wall_more_s)
