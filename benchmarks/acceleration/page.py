@@ -115,10 +115,9 @@ def _head(every: Sequence[Results], quick: bool) -> str:
         "Round trips are those of 18 regions of Google Cloud that CloudPilot measured (`../shared/grid`). Sizes, "
         "prices and capacities are those of section 7.1. The paper does not say how far a host is from other regions: "
         "here it reaches them through its own region, less than 40 ms away. `auto` is Tradewind's default; the others "
-        f"are the paper's algorithms, with its gaps closed. `auto` has {AUTO_LIMIT_S:g} s of CPU time in Figs. 7 to 13, and its "
-        "default in Fig. 14; the limit of wall time is lifted, so plans do not depend on the load of the machine. The "
-        "paper prints its figures as plots without numbers, so "
-        "most of the comparison is with its words."
+        f"are the paper's algorithms, with its gaps closed. `auto` has {AUTO_LIMIT_S:g} s of CPU time in Figs. 7 to 13, and "
+        "its default in Fig. 14; the limit of wall time is lifted, so plans do not depend on the load of the machine. The "
+        "paper prints its figures as plots without numbers, so most of the comparison is with its words."
     )
     head = ["# Measured: split-proxy placement", "", "Output of `python -m benchmarks.acceleration`."]
     return "\n".join([*head, "", wrapped(measured), "", wrapped(same), ""])
@@ -232,7 +231,7 @@ def _aims(runs: Sequence[Run]) -> str:
     gaps, cpu_s = ([100 * (run.gap or 0) for run in runs], [run.cpu_s for run in runs])
     reached = sum(run.gap is not None and run.gap < AIM_GAP and run.cpu_s <= AIM_S for run in runs)
     return (
-        f"{reached} of {len(runs)} plans ({100 * reached / len(runs):.0f}%) have a proven gap below {AIM_GAP:.0%} and took "
+        f"{reached} of {len(runs)} plans ({reached / len(runs):.0%}) have a proven gap below {AIM_GAP:.0%} and took "
         f"at most {AIM_S:g} CPU-s. Gap: median {statistics.median(gaps):.1f}%, most {max(gaps):.1f}%. CPU-s: median "
         f"{statistics.median(cpu_s):.1f}, most {max(cpu_s):.1f}."
     )
