@@ -115,9 +115,10 @@ def _head(every: Sequence[Results], quick: bool) -> str:
         "Round trips are those of 18 regions of Google Cloud that CloudPilot measured (`../shared/grid`). Sizes, "
         "prices and capacities are those of section 7.1. The paper does not say how far a host is from other regions: "
         "here it reaches them through its own region, less than 40 ms away. `auto` is Tradewind's default; the others "
-        f"are the paper's algorithms, with its gaps closed. `auto` has {AUTO_LIMIT_S:g} s of CPU time in Figs. 7 to 13, and "
-        "its default in Fig. 14; the limit of wall time is lifted, so plans do not depend on the load of the machine. The "
-        "paper prints its figures as plots without numbers, so most of the comparison is with its words."
+        "are the paper's algorithms, with its gaps closed. `auto` has its default limit of CPU time in Fig. 14, and "
+        f"{AUTO_LIMIT_S:g} s in Figs. 7 to 13. The limit of wall time is lifted, so plans do not depend on the load of "
+        "the machine. The paper prints its figures as plots without numbers, so most of the comparison is with its "
+        "words."
     )
     head = ["# Measured: split-proxy placement", "", "Output of `python -m benchmarks.acceleration`."]
     return "\n".join([*head, "", wrapped(measured), "", wrapped(same), ""])
