@@ -26,6 +26,8 @@ CONTINENTS = {
     "north-america": ("Iowa", "Los Angeles", "Montreal", "Northern Virginia", "Oregon", "South Carolina"),
 }
 """Continents of the 18 regions, which the file does not have. Sao Paulo and Sydney have no source of Fig. 14."""
+WALL_MORE_S = 1e6
+"""Limit of wall time beyond that of CPU time: none, so that the load of the machine does not change plans [s]."""
 ROUNDS_PER_SEED = {"f-fct": 0, "f-cost": 0, "1p": 0, "2p": 1, "2p-rb": 2, "auto": 8}
 """The slower an algorithm is, the later its next seed is due. So a run with a time limit has all seeds of the fast
 algorithms, and some of each other one."""
@@ -137,7 +139,7 @@ def run_cell(cell: Cell, seed: int, places: Places) -> Run:
         places = sphere(cell.regions, seed)
     problem = make_problem(cell.case, cell.flows, seed, places, cell.settings)
     began_s = time.process_time()
-    plan = place(problem, cell.algorithm)
+    plan = place(problem, cell.algorithm, cell.limit_s, WALL_MORE_S)
     cpu_s = time.process_time() - began_s
     if violations := placement_violations(plan, problem):
         raise InvalidBenchmarkPlan(f"{cell.key(seed)}: {violations[0]}")

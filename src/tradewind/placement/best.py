@@ -6,7 +6,7 @@ import time
 
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
-from tradewind.placement.deadline import CpuDeadline, deadline_in
+from tradewind.placement.deadline import WALL_MORE_S, CpuDeadline, deadline_in
 from tradewind.placement.diving import DIVES, dive
 from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
@@ -32,17 +32,24 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 MOVED_MAX = 2
 """Most placements of a kind that are improved by moves."""
-SEARCH_S_MIN = 1.6
+SEARCH_S_MIN = 1.2
 """CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
 RELAXED_PART = 0.35
-"""Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
-a better bound."""
-ROUNDED_PART = 0.65
+"""Part of the CPU time that the relaxation may take."""
+ROUNDED_PART = 0.85
+"""Part of what is left for rounding and moves that rounding may take."""
+BOUND_S = 0.4e-3
+"""CPU time for a better bound, for each flow and region [s]. Most of what branch and bound over instances proves comes
+within that; after it HiGHS often cannot be stopped for seconds."""
+BOUND_PART = 0.75
+"""Most of what is left after rounding that the bound may take."""
+POLISHED_MAX = 600
+"""Most flows times regions for which branch and bound over flows ends the search."""
 MOVED_PART = 0.15
-BOUND_PART = 0.9
+"""Part of what is left after rounding that moves may take before that."""
 
 
-def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
+def best_placement(paths: Paths, cpu_limit_s: float, wall_more_s: float = WALL_MORE_S) -> Polished:
     """Return the best placement that is found within about `cpu_limit_s` of CPU time, with a proven bound.
 
     It is never worse than F-FCT and F-Cost, nor than 1-P, 2-P and 2-P RB if there are at most PROXY_GREEDY_MAX flows
@@ -53,7 +60,7 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     began_s = time.thread_time()
     by_gain = preferences_of(paths, "gain")
     best = _best_moved(by_gain, _greedy(by_gain))
-    deadline = deadline_in(max(SEARCH_S_MIN, cpu_limit_s - (time.thread_time() - began_s)))
+    deadline = deadline_in(max(SEARCH_S_MIN, cpu_limit_s - (time.thread_time() - began_s)), wall_more_s)
     relaxation = relax(paths, deadline.part(RELAXED_PART))
     if len(paths.problem.flows) * len(paths.problem.regions) <= SMALL_MAX:
         found = polish(by_gain, best, relaxation, deadline.part(SMALL_PART), AUTO_GAP)
@@ -61,11 +68,17 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     target_s = relaxation.bound_s / (1 - AUTO_GAP)
     if best.total_fct_s <= target_s:
         return Polished(best, min(relaxation.bound_s, best.total_fct_s))
-    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART), target_s)
+    size = len(paths.problem.flows) * len(paths.problem.regions)
+    moving = deadline.but(min(BOUND_S * size, BOUND_PART * deadline.left_s))
+    rounded = _rounded(by_gain, relaxation, moving.part(ROUNDED_PART), target_s)
     best = min([best, *rounded], key=lambda assignment: assignment.total_fct_s)
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
-    best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
-    bound_s = bound_by_counts(best, relaxation, deadline.part(BOUND_PART))
+    if size <= POLISHED_MAX:
+        moving = moving.part(MOVED_PART)
+    best = ruin_and_recreate(by_gain, thrifty, best, moving, target_s)
+    bound_s = bound_by_counts(best, relaxation, deadline.until(BOUND_S * size))
+    if size > POLISHED_MAX:
+        return Polished(best, min(bound_s, best.total_fct_s))
     return polish(by_gain, best, replace(relaxation, bound_s=bound_s), deadline, AUTO_GAP)
 
 

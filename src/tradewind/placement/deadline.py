@@ -40,7 +40,15 @@ class CpuDeadline:
         """Return the end of a part of the time that is left."""
         return CpuDeadline(time.thread_time() + part * self.left_s, self.wall_s)
 
+    def but(self, cpu_s: float) -> CpuDeadline:
+        """Return the end that leaves so much of the CPU time."""
+        return CpuDeadline(self.cpu_s - cpu_s, self.wall_s)
 
-def deadline_in(cpu_s: float) -> CpuDeadline:
-    """Return the deadline after `cpu_s` seconds of CPU time of this thread."""
-    return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + WALL_MORE_S)
+    def until(self, cpu_s: float) -> CpuDeadline:
+        """Return the end after so much CPU time from now, or this one if it is earlier."""
+        return CpuDeadline(min(self.cpu_s, time.thread_time() + cpu_s), self.wall_s)
+
+
+def deadline_in(cpu_s: float, wall_more_s: float = WALL_MORE_S) -> CpuDeadline:
+    """Return the deadline after `cpu_s` seconds of CPU time of this thread, or `wall_more_s` more of wall time."""
+    return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + wall_more_s)

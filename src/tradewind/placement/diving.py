@@ -17,7 +17,7 @@ from tradewind.placement.assignment import Assignment
 from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.exact import repaired
 from tradewind.placement.flow_greedy import Preferences
-from tradewind.placement.model import Columns, CountModel, Duals, Fractions, columns_of
+from tradewind.placement.model import Columns, CountModel, Duals, Fractions, columns_of, loads
 from tradewind.placement.paths import Paths
 from tradewind.placement.problem import FloatArray
 from tradewind.placement.relaxation import Relaxation, reduced_costs
@@ -74,7 +74,7 @@ def dive(by_gain: Preferences, relaxation: Relaxation, how: Dive, deadline: CpuD
     answer = _with_whole_counts(model, len(regions), deadline)
     if answer is None:
         return None
-    answer = _FlowRounding(model, columns, len(paths.fct_s), deadline).rounded(answer, how.sure)
+    answer = _FlowRounding(smaller, model, answer.counts, deadline).rounded(answer, how.sure)
     return repaired(by_gain, _paths_of(columns, answer.use, len(paths.fct_s)), _whole(answer.counts))
 
 
@@ -109,11 +109,25 @@ def _with_whole_counts(model: CountModel, regions: int, deadline: CpuDeadline) -
 
 
 class _FlowRounding:
-    """Flows of a model take whole paths, one after the other."""
+    """Flows of a model take whole paths, one after the other. Paths without room or money for them are left out."""
 
-    def __init__(self, model: CountModel, columns: Columns, flows: int, deadline: CpuDeadline) -> None:
+    def __init__(self, paths: Paths, model: CountModel, counts: FloatArray, deadline: CpuDeadline) -> None:
+        columns = model.columns
         self._model, self._columns, self._deadline = model, columns, deadline
-        self._is_fixed: NDArray[np.bool_] = np.zeros(flows, dtype=np.bool_)
+        self._is_fixed: NDArray[np.bool_] = np.zeros(len(paths.fct_s), dtype=np.bool_)
+        self._is_out: NDArray[np.bool_] = np.zeros(len(columns), dtype=np.bool_)
+        #: Regions of each column's proxies (the last one has room for all), and what it takes there by packing row.
+        self._ends = [ends[columns.path] for ends in (paths.first, paths.second)]
+        self._loads = [
+            np.where(ends >= 0, np.array([load[columns.flow, columns.path] for load in loads(paths, of_paths)]), 0.0)
+            for ends, of_paths in zip(self._ends, (paths.first, paths.second), strict=True)
+        ]
+        self._room = np.append(
+            np.tile(_whole(counts), (len(self._loads[0]), 1)), np.ones((len(self._loads[0]), 1)), axis=1
+        )
+        self._egress_cents = paths.egress_cents[columns.flow, columns.path]
+        setup = np.array([region.setup_cents for region in paths.problem.regions])
+        self._left_cents = paths.problem.budget_cents - float(setup @ _whole(counts))
 
     def rounded(self, answer: Fractions, sure: float) -> Fractions:
         """Return an answer in which no flow is divided, or the last one before the deadline."""
@@ -125,6 +139,7 @@ class _FlowRounding:
                 break
             for flow in np.flatnonzero(~self._is_fixed & (use >= 1 - WHOLE)):
                 self._fix(int(flow), int(largest[flow]))
+            self._leave_out()
             chosen = divided[use[divided] >= sure]
             most = divided[np.argmax(use[divided])]
             found = self._with(chosen if len(chosen) else np.array([most]), largest)
@@ -132,6 +147,7 @@ class _FlowRounding:
                 found = self._with(np.array([most]), largest)
             if found is None:  # This path cannot carry the whole flow, as the others are.
                 self._model.set_use(int(largest[most]), 0.0, 0.0)
+                self._is_out[largest[most]] = True
                 found = self._model.fractions(self._deadline)
             if found is None:
                 break
@@ -140,18 +156,36 @@ class _FlowRounding:
 
     def _with(self, flows: NDArray[np.int64], largest: NDArray[np.int64]) -> Fractions | None:
         """Return the answer if some flows take their paths. If there is none, they need not take them."""
+        if self._is_out[largest[flows]].any():
+            return None
         for flow in flows:
             self._fix(int(flow), int(largest[flow]))
         found = self._model.fractions(self._deadline)
         if found is None:
             for flow in flows:
                 self._model.set_use(int(largest[flow]), 0.0, 1.0)
+                self._take(int(largest[flow]), -1.0)
                 self._is_fixed[flow] = False
         return found
 
     def _fix(self, flow: int, column: int) -> None:
         self._model.set_use(column, 1.0, 1.0)
+        self._take(column, 1.0)
         self._is_fixed[flow] = True
+
+    def _take(self, column: int, times: float) -> None:
+        for ends, loads_of in zip(self._ends, self._loads, strict=True):
+            self._room[:, ends[column]] -= times * loads_of[:, column]
+        self._left_cents -= times * float(self._egress_cents[column])
+
+    def _leave_out(self) -> None:
+        """Leave out the paths that do not fit beside the flows that are fixed."""
+        out = self._egress_cents > self._left_cents + WHOLE
+        for ends, loads_of in zip(self._ends, self._loads, strict=True):
+            out |= (loads_of > self._room[:, ends] + WHOLE).any(axis=0)
+        fresh = np.flatnonzero(out & ~self._is_out & ~self._is_fixed[self._columns.flow])
+        self._is_out[fresh] = True
+        self._model.forbid(fresh)
 
 
 def _largest_of_each(columns: Columns, use: FloatArray, flows: int) -> NDArray[np.int64]:

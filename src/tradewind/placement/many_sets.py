@@ -10,9 +10,8 @@ A branch ends early if its total exceeds the best one so far even if each flow t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +25,10 @@ __all__ = ["SetSearch"]
 ROUNDING = 1 + 1e-9
 """Factor for comparisons that only skip work: a group or branch is kept in case of doubt."""
 
-#: A path of a group: its first and second region (-1 if none), rate, egress price, and number.
-Member = tuple[int, int, float, float, int]
-#: The first and second region of a path (-1 if none), and its rate.
-End = tuple[int, int, float]
-#: How a branch can continue: new instances, cost, position in the group, sets that can, path, instances, rate.
+#: A path that a flow waits for: minus its gain, the flow, its group, its position in the order of the flow, its
+#: first and second region (-1 if none), rate, egress price, and number.
+Head = tuple[float, int, int, int, int, int, float, float, int]
+#: How a branch can continue: new instances, cost, position, sets that can, path, instances, rate.
 Option = tuple[int, float, int, int, int, tuple[tuple[int, int], ...], float]
 
 
@@ -39,55 +37,51 @@ class _Groups:
 
     def __init__(self, preferences: Preferences, flow: int) -> None:
         paths = preferences.paths
-        self._paths, self._flow = paths, flow
         ordered, ranks = preferences.ordered[flow], preferences.ranks[flow]
         needed = ~_needless(preferences, flow)[ordered]
         ordered, ranks = ordered[needed], ranks[needed]
-        self.ordered = ordered
-        #: Group of each position in `ordered`.
-        self.rank_of: list[int] = ranks.tolist()
-        starts = np.searchsorted(ranks, np.arange((self.rank_of[-1] if self.rank_of else -1) + 2)).tolist()
-        self.starts: list[int] = starts
-        #: By group, the gain that orders the flows, and the least completion time.
-        self.gains_s: list[float] = preferences.value[flow, ordered[starts[:-1]]].tolist()
+        cents = paths.egress_cents[flow, ordered]
+        #: First position of each group, and the number of positions.
+        self.starts: list[int] = np.searchsorted(ranks, np.arange((ranks[-1] if len(ranks) else -1) + 2)).tolist()
+        starts = self.starts[:-1]
+        #: Groups in which a later path may be cheaper than an earlier one.
+        self.unordered: set[int] = set(ranks[1:][(cents[1:] < cents[:-1]) & (ranks[1:] == ranks[:-1])].tolist())
         fct_s = paths.fct_s[flow, ordered]
-        self.fct_s: list[float] = np.minimum.reduceat(fct_s, starts[:-1]).tolist() if len(fct_s) else []
-        self.direct_s = float(paths.fct_s[flow, DIRECT])
-        self._members: dict[int, tuple[list[Member], bool]] = {}
-
-    def ends(self) -> list[End]:
-        """Return the first and second region of each path in order (-1 if none) and its rate, and an end mark."""
-        paths, ordered = self._paths, self.ordered
-        first, second = paths.first[ordered].tolist(), paths.second[ordered].tolist()
-        return [*zip(first, second, paths.rate_mbps[self._flow, ordered].tolist(), strict=True), (-1, -1, -math.inf)]
-
-    def members(self, group: int) -> tuple[list[Member], bool]:
-        """Return the paths of a group, and whether their prices never fall."""
-        known = self._members.get(group)
-        if known is None:
-            paths, ordered = self._paths, self.ordered[self.starts[group] : self.starts[group + 1]]
-            cents: list[float] = paths.egress_cents[self._flow, ordered].tolist()
-            first, second = paths.first[ordered].tolist(), paths.second[ordered].tolist()
-            rates_mbps = paths.rate_mbps[self._flow, ordered].tolist()
-            made: list[Member] = list(zip(first, second, rates_mbps, cents, ordered.tolist(), strict=True))
-            known = self._members[group] = made, all(one <= other for one, other in pairwise(cents))
-        return known
+        #: The least completion time of each group, and at the end that of the direct path.
+        self.fct_s: list[float] = np.minimum.reduceat(fct_s, starts).tolist() if len(fct_s) else []
+        self.fct_s.append(float(paths.fct_s[flow, DIRECT]))
+        columns = (
+            -preferences.value[flow, ordered[starts]][ranks],
+            np.full(len(ordered), flow),
+            ranks,
+            np.arange(len(ordered)),
+            paths.first[ordered],
+            paths.second[ordered],
+            paths.rate_mbps[flow, ordered],
+            cents,
+            ordered,
+        )
+        #: The paths in order, and an end mark that always has room.
+        self.heads: list[Head] = [
+            *zip(*(column.tolist() for column in columns), strict=True),
+            (0.0, flow, len(starts), len(ordered), -1, -1, -math.inf, 0.0, DIRECT),
+        ]
 
 
 class _Branch:
     """A state of F-FCT, and the sets that lead to it as bits."""
 
-    __slots__ = ("at", "bound_s", "heads", "loads", "path_of", "sets", "spent_cents")
+    __slots__ = ("bound_s", "heads", "loads", "path_of", "room", "sets", "spent_cents")
 
     def __init__(self, sets: int, flows: int, regions: int) -> None:
         self.sets = sets
         self.path_of = [DIRECT] * flows
         self.loads: list[list[float]] = [[] for _ in range(regions)]
+        #: The highest rate for which any of the sets has room, or more, by region, then without a region. Never grows.
+        self.room = [math.inf] * (regions + 1)
         self.spent_cents = 0.0
-        #: The next group of each flow without a path: minus its value, the flow, the group.
-        self.heads: list[tuple[float, int, int]] = []
-        #: By flow, the first position with room when that was last determined. Room never grows.
-        self.at = [0] * flows
+        #: The first group with room of each flow without a path, as a heap.
+        self.heads: list[Head] = []
         #: Total if each flow in `heads` gets a path of its group, and others without a path stay direct.
         self.bound_s = 0.0
 
@@ -95,8 +89,8 @@ class _Branch:
         """Return a branch that continues on its own with some of the sets."""
         other = _Branch.__new__(_Branch)
         other.sets = sets
-        other.path_of, other.heads, other.at = list(self.path_of), list(self.heads), list(self.at)
-        other.loads = [list(of_region) for of_region in self.loads]
+        other.path_of, other.heads, other.room = self.path_of[:], self.heads[:], self.room[:]
+        other.loads = [of_region[:] for of_region in self.loads]
         other.spent_cents, other.bound_s = self.spent_cents, self.bound_s
         return other
 
@@ -109,8 +103,9 @@ class SetSearch:
         problem = paths.problem
         self.paths = paths
         self._flows = [_Groups(preferences, flow) for flow in range(len(problem.flows))]
-        #: By flow and position: both regions and the rate. The last position always has room and is no path.
-        self._ends = [groups.ends() for groups in self._flows]
+        self._every_region = range(len(problem.regions))
+        self._heads = [groups.heads for groups in self._flows]
+        self._group_fct_s = [groups.fct_s for groups in self._flows]
         self._fct_s: list[list[float]] = paths.fct_s.tolist()
         self._capacity = [region.capacity_mbps * FITS for region in problem.regions]
         self._setup = [region.setup_cents for region in problem.regions]
@@ -128,8 +123,9 @@ class SetSearch:
         self._more = [_more(column) for column in zip(*sets, strict=True)]
         self._best, self._limit_s = (below_s, -1), below_s * ROUNDING
         every = _Branch((1 << len(sets)) - 1, len(self._flows), len(self._capacity))
-        every.bound_s = sum(groups.fct_s[0] if groups.fct_s else groups.direct_s for groups in self._flows)
-        every.heads = [(-groups.gains_s[0], flow, 0) for flow, groups in enumerate(self._flows) if groups.gains_s]
+        every.bound_s = sum(fct_s[0] for fct_s in self._group_fct_s)
+        every.heads = [heads[0] for heads in self._heads if len(heads) > 1]
+        self._see_room(every, self._every_region)
         self._wait(every)
         left = [every]
         while left:
@@ -139,11 +135,11 @@ class SetSearch:
     def _follow(self, branch: _Branch, left: list[_Branch]) -> None:
         """Make the decisions of F-FCT to the end. Where the sets differ, other branches are added to `left`."""
         while branch.heads and branch.bound_s <= self._limit_s:
-            _, flow, group = heappop(branch.heads)
-            options = self._options(branch, flow, group)
+            head = heappop(branch.heads)
+            options = self._options(branch, head)
             remaining = branch.sets
             if not options or options[0][3] == remaining:
-                self._decide(branch, flow, group, options[0] if options else None)
+                self._decide(branch, head, options[0] if options else None)
                 continue
             taken: list[tuple[int, Option | None]] = []
             for option in options:
@@ -156,80 +152,82 @@ class SetSearch:
                 taken.append((remaining, None))
             for sets, choice in taken[1:]:
                 other = branch.split(sets)
-                self._decide(other, flow, group, choice)
+                self._see_room(other, self._every_region)
+                self._decide(other, head, choice)
                 left.append(other)
             branch.sets = taken[0][0]
-            self._decide(branch, flow, group, taken[0][1])
+            self._see_room(branch, self._every_region)
+            self._decide(branch, head, taken[0][1])
         if branch.bound_s <= self._limit_s:
             total_s = sum(fct_s[path] for fct_s, path in zip(self._fct_s, branch.path_of, strict=True))
             first = (branch.sets & -branch.sets).bit_length() - 1
             if total_s < self._best[0] or (total_s == self._best[0] and first < self._best[1]):
                 self._best, self._limit_s = (total_s, first), total_s * ROUNDING
 
-    def _decide(self, branch: _Branch, flow: int, group: int, option: Option | None) -> None:
+    def _decide(self, branch: _Branch, head: Head, option: Option | None) -> None:
         """Let a flow take a path, or wait for its next group."""
         if option is None:
-            groups = self._flows[flow]
-            if group + 1 < len(groups.gains_s):
-                branch.bound_s += groups.fct_s[group + 1] - groups.fct_s[group]
-                branch.at[flow] = max(branch.at[flow], groups.starts[group + 1])
-                heappush(branch.heads, (-groups.gains_s[group + 1], flow, group + 1))
-            else:
-                branch.bound_s += groups.direct_s - groups.fct_s[group]
-            if branch.bound_s <= self._limit_s:
-                self._wait(branch)
+            flow, group = head[1], head[2]
+            fct_s = self._group_fct_s[flow]
+            branch.bound_s += fct_s[group + 1] - fct_s[group]
+            if group + 2 < len(fct_s):
+                branch.heads.append(self._heads[flow][self._flows[flow].starts[group + 1]])
+            self._wait(branch)
             return
         _, cents, _, _, path, instances, rate_mbps = option
-        branch.path_of[flow] = path
+        branch.path_of[head[1]] = path
         branch.spent_cents += cents
         for region, number in instances:
             loads = branch.loads[region]
             if number == len(loads):
                 loads.append(0.0)
             loads[number] += rate_mbps
+        self._see_room(branch, self.paths.regions[path])
 
     def _wait(self, branch: _Branch) -> None:
         """Let each flow without a path wait for a group that some set has room for, its present one or a later one."""
-        room, at = self._room(branch), branch.at
-        heads: list[tuple[float, int, int]] = []
+        room, limit_s, bound_s = branch.room, self._limit_s, branch.bound_s
+        heads: list[Head] = []
         for head in branch.heads:
-            _, flow, group = head
-            ends, position = self._ends[flow], at[flow]
-            p, q, rate_mbps = ends[position]
+            _, flow, group, position, p, q, rate_mbps, _, _ = head
             if rate_mbps <= room[p] and rate_mbps <= room[q]:
                 heads.append(head)
                 continue
+            its = self._heads[flow]
             while rate_mbps > room[p] or rate_mbps > room[q]:
                 position += 1
-                p, q, rate_mbps = ends[position]
-            at[flow] = position
-            groups = self._flows[flow]
-            if position == len(groups.rank_of):
-                branch.bound_s += groups.direct_s - groups.fct_s[group]
-                continue
-            found = groups.rank_of[position]
-            heads.append((-groups.gains_s[found], flow, found))
-            branch.bound_s += groups.fct_s[found] - groups.fct_s[group]
+                head = its[position]
+                _, _, found, _, p, q, rate_mbps, _, _ = head
+            fct_s = self._group_fct_s[flow]
+            if found != group:
+                bound_s += fct_s[found] - fct_s[group]
+                if bound_s > limit_s:
+                    break
+            if position < len(its) - 1:
+                heads.append(head)
         heapify(heads)
-        branch.heads = heads
+        branch.heads, branch.bound_s = heads, bound_s
 
-    def _room(self, branch: _Branch) -> list[float]:
-        """Return the highest rate for which any of the sets has room, by region, then without a region."""
-        room = [math.inf] * (len(self._capacity) + 1)
-        for region, loads in enumerate(branch.loads):
+    def _see_room(self, branch: _Branch, regions: Iterable[int]) -> None:
+        """Determine the room in some regions anew."""
+        for region in regions:
+            loads = branch.loads[region]
             if self._more[region][len(loads)] & branch.sets:
-                room[region] = self._capacity[region] * ROUNDING
+                branch.room[region] = self._capacity[region] * ROUNDING
             else:
-                room[region] = (self._capacity[region] - min(loads)) * ROUNDING + 1e-6 if loads else -1.0
-        return room
+                branch.room[region] = (self._capacity[region] - min(loads)) * ROUNDING + 1e-6 if loads else -1.0
 
-    def _options(self, branch: _Branch, flow: int, group: int) -> list[Option]:
-        """Return the ways in which a branch can give the flow a path of a group, the best one first."""
-        capacity, setup, more, every = self._capacity, self._setup, self._more, branch.sets
+    def _options(self, branch: _Branch, head: Head) -> list[Option]:
+        """Return the ways in which a branch can give the flow a path of its group, the best one first."""
+        capacity, setup, more, room = self._capacity, self._setup, self._more, branch.room
         found: list[Option] = []
-        members, by_price = self._flows[flow].members(group)
-        for position, (p, q, rate_mbps, cents, path) in enumerate(members):
-            sets, new = every, 0
+        groups = self._flows[head[1]]
+        group, start = head[2], head[3]
+        by_price = group not in groups.unordered
+        for _, _, _, position, p, q, rate_mbps, cents, path in groups.heads[start : groups.starts[group + 1]]:
+            if rate_mbps > room[p] or rate_mbps > room[q]:
+                continue
+            sets, new = branch.sets, 0
             instances = []
             for region in (p, q):
                 if region < 0:
@@ -253,7 +251,8 @@ class SetSearch:
                 found.append((new, cents, position, sets, path, tuple(instances), rate_mbps))
                 if not new and by_price:
                     break
-        found.sort()
+        if len(found) > 1:
+            found.sort()
         return found
 
 
@@ -274,11 +273,8 @@ def _needless(preferences: Preferences, flow: int) -> NDArray[np.bool_]:
 
 def _more(counts: Sequence[int]) -> list[int]:
     """Return for 0, 1, 2 … proxies the sets that have more than that, as bits."""
-    found = []
-    for least in range(max(counts) + 1):
-        bits = bytearray(len(counts) // 8 + 1)
-        for number, count in enumerate(counts):
-            if count > least:
-                bits[number // 8] |= 1 << number % 8
-        found.append(int.from_bytes(bits, "little"))
-    return found
+    known = np.asarray(counts)
+    return [
+        int.from_bytes(np.packbits(known > least, bitorder="little").tobytes(), "little")
+        for least in range(max(counts) + 1)
+    ]

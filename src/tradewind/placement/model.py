@@ -34,7 +34,7 @@ PACKINGS = (1, 2, 3, 4, 5)
 #: A rate nearer than this to a fraction of a capacity is that fraction.
 SAME = 1e-9
 
-__all__ = ["Columns", "CountModel", "Cut", "Duals", "Fractions", "columns_of", "lagrangian_bound", "priced"]
+__all__ = ["Columns", "CountModel", "Cut", "Duals", "Fractions", "columns_of", "lagrangian_bound", "loads", "priced"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,6 +305,11 @@ class CountModel:
     def set_use(self, column: int, least: float, most: float) -> None:
         """Restrict the use of a flow column."""
         self._highs.changeColBounds(column, least, most)
+
+    def forbid(self, columns: IntArray) -> None:
+        """Let no flow use these flow columns."""
+        nothing = np.zeros(len(columns))
+        self._highs.changeColsBounds(len(columns), columns.astype(np.int32), nothing, nothing)
 
     def whole(
         self, deadline: CpuDeadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
