@@ -175,7 +175,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, token.trim());
-    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Grid", "Market", "Sites", "Connections"]);
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Plan", "Grid", "Market", "Sites", "Connections"]);
     await page.getByRole("button", { name: "Sign out" }).click();
 
     await signIn(page);
