@@ -27,8 +27,9 @@ pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
 
 fn parcel(data: &[u8]) -> Parcel {
     let place = PartPlace { target: 0, key: "k".to_owned(), upload: UploadId("u".to_owned()), part: 1, offset: 0 };
-    let manifest = Manifest::Part { place, checksums: Checksums::default() };
-    let segments = data.chunks(100_000).map(Bytes::copy_from_slice).collect();
+    let segments: Vec<Bytes> = data.chunks(100_000).map(Bytes::copy_from_slice).collect();
+    // As a source that deduplicates, which computes them when it reads.
+    let manifest = Manifest::Part { place, checksums: Checksums::of_segments(&segments) };
     Parcel { request: RequestId(3), route: ROUTE, manifest, data: Payload::new(segments), held: None }
 }
 
