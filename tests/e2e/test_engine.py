@@ -17,6 +17,7 @@ import pytest
 
 import tradewind
 from testbed.drive import MARK, Command, find_binary
+from tradewind.engine import job_control
 from tradewind.engine.jobs import JobStore
 from tradewind.errors import JobBusy, JobNotFound, StateError, UsageError
 
@@ -48,6 +49,34 @@ def same(source: Path) -> bool:
     return {path.name: path.read_bytes() for path in source.iterdir()} == {
         path.name: path.read_bytes() for path in copy.iterdir()
     }
+
+
+def test_old_jobs_that_cannot_be_removed_do_not_keep_a_new_one(
+    engine: tradewind.Engine, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_control, "prune_oldest", failing(OSError("too many open files")))
+    with engine:
+        engine.start(engine.propose(request(source))).wait()
+    assert same(source)
+
+
+def test_an_interrupt_while_old_jobs_are_removed_leaves_no_running_job(
+    engine: tradewind.Engine, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_control, "prune_oldest", failing(KeyboardInterrupt()))
+    with engine:
+        with pytest.raises(KeyboardInterrupt):
+            engine.start(engine.propose(request(source, limit_bytes_per_s=OBJECT_BYTES)))
+        (job,) = engine.jobs()
+        assert not engine.control.store.is_owned(job.id) and not engine.control.store.has_lead(job.id)
+        assert job.state == "interrupted"
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 def test_a_proposal_is_started_and_its_job_ends_with_a_receipt(engine: tradewind.Engine, source: Path) -> None:

@@ -18,7 +18,7 @@ from tradewind.engine.job_control import JobControl
 from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.warm import WarmUp, require_kept, why_not_warm, why_other_tier
-from tradewind.errors import FleetTaken, GatewayError, UsageError
+from tradewind.errors import FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, LaunchOrder, Lease, Offer
 from tradewind.fleet.providers import make_provider
@@ -255,6 +255,22 @@ def test_the_end_of_a_fleet_says_what_it_has_cost_its_job(tmp_path: Path, capsys
     assert end.usd == pytest.approx(0.6)
     assert _report_ends(Namespace(json=False), [end]) == 0
     assert capsys.readouterr().out == f"{fleet}: 0 machines ended; its machines cost $0.60\n"
+
+
+def test_a_ledger_that_cannot_be_read_does_not_keep_other_fleets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StateError("the database is locked")
+
+    control, journal = JobControl(state_dir=str(tmp_path)), FleetJournal(tmp_path)
+    fleets = [new_fleet_id(), new_fleet_id()]
+    for fleet in fleets:
+        journal.open(fleet, "job j1", {"kind": "local"}, {"one": "site:a"})
+        journal.give_back(fleet)
+    monkeypatch.setattr(Fleets, "_ledger", fail)
+    ends = list(Fleets(control.store, find_gateway()).end(fleets))
+    assert [(end.id, end.error, end.usd) for end in ends] == [(fleet, None, None) for fleet in fleets]
 
 
 def test_down_ends_what_a_killed_job_left_on_a_warm_fleet(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ WAITING_MAX = 20_000
 #: Maximum wait of the supervisor for another process's write.
 BUSY_S = 1.0
 
-#: Maximum number of changed limits that are returned of a run.
+#: Maximum number of changed limits that are returned of a run, the newest ones.
 LIMIT_CHANGES_MAX = 10_000
 
 _FAILURES = (StateError, ConfigError, OSError)
@@ -199,10 +199,10 @@ def limit_changes(database: Database, job_id: str) -> list[LimitChanged]:
     """Return the changes of gateways' limits in a job's latest run, oldest first. Raises StateError."""
     query = (
         "SELECT line FROM events WHERE job = ?1 AND run = (SELECT max(run) FROM events WHERE job = ?1)"
-        " AND instr(line, '\"limit_changed\"') ORDER BY number LIMIT ?2"
+        " AND instr(line, '\"limit_changed\"') ORDER BY number DESC LIMIT ?2"
     )
     found = []
-    for (line,) in database.rows(query, (job_id, LIMIT_CHANGES_MAX)):
+    for (line,) in reversed(database.rows(query, (job_id, LIMIT_CHANGES_MAX))):
         with suppress(ValueError, TypeError, KeyError):
             event = event_from_document(parse_json(line))
             if isinstance(event, LimitChanged):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.everywhere import Everywhere
@@ -241,13 +242,17 @@ class Fleets:
                 continue
             # A living owner charges its job itself.
             job_id, unbooked = self._book_ends(record, jobs if is_free else ())
+            usd = None
+            if is_free and unbooked is None:
+                with suppress(StateError):  # The other fleets must end nevertheless.
+                    usd = self._job_usd(record)
             yield FleetEnd(
                 record.id,
                 machines,
                 job_id=job_id or job_of(record.purpose),
                 unbooked=unbooked,
                 receipt=receipt,
-                usd=self._job_usd(record) if is_free and unbooked is None else None,
+                usd=usd,
             )
 
     def _end_remains(self, record: FleetRecord) -> Iterator[FleetEnd]:

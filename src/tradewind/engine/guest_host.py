@@ -169,7 +169,8 @@ class GuestHost:
     def journal_id(self) -> str | None:
         """Return the random id of the journal here, by which the service knows whose uploads are unfinished."""
         try:
-            return (self._folder / JOURNAL_ID_FILE).read_text(encoding="ascii")
+            # It is empty if the disk was full, or this host went down, when it was written.
+            return (self._folder / JOURNAL_ID_FILE).read_text(encoding="ascii") or None
         except OSError:
             return None
 

@@ -139,9 +139,13 @@ class JobControl:
                     self._give_up(job_id)
                 raise
         if not options.dry_run:
-            # While the gateway works, this takes no time. What cannot be removed now is removed by a later job.
-            with suppress(StateError, ConfigError):
-                prune_oldest(self.store)
+            try:
+                # While the gateway works, this takes no time. What cannot be removed now is removed by a later job.
+                with suppress(StateError, ConfigError, OSError):
+                    prune_oldest(self.store)
+            except BaseException:
+                running.kill()  # Nobody would get the job.
+                raise
         return running
 
     def _give_up(self, job_id: str) -> None:

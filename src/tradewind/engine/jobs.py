@@ -64,7 +64,6 @@ MADE_S_MAX = 3600.0
 #: State as the lead reports it, or `paused`: interrupted by a user who wanted a pause.
 RecordedState = JobState | Literal["paused"]
 #: All values of RecordedState.
-_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 RECORDED_STATES = ("running", "done", "failed", "interrupted", "paused", "cancelled")
 #: States in the database; any other job is `open` there, and its locks and `status.json` give its state.
 ENDED = ("done", "failed", "cancelled")
@@ -74,6 +73,7 @@ RESUMABLE = ("interrupted", "paused", "failed")
 UnreadableCallback = Callable[[JobUnreadable], None]
 
 
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _COLUMNS = (
     "id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec,"
     " (SELECT topology FROM plans WHERE job = id ORDER BY number DESC LIMIT 1)"
