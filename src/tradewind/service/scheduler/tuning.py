@@ -2,7 +2,7 @@
 
 The rules are those of a gateway's tuner (crates/gateway, node/tuner.rs), for jobs instead of requests:
 
-- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no failed run has lowered its success.
+- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no failed run lowers its success.
 - **No gain**: if the goodput has not grown with an increase, it is taken back, and the next try comes later.
 - **Decrease**: by half, if runs fail. A tenant whose jobs fail alone decreases nothing: then it is not the link.
 
