@@ -200,6 +200,33 @@ def test_a_frozen_gateway_is_killed_after_its_lease(
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+def test_nothing_watches_a_gateway_that_has_ended_without_its_supervisor(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a host without `setsid`, where only the supervisor can be killed and not its process group."""
+    script = tmp_path / "machine.sh"
+    script.write_text(connection._MACHINE_SCRIPT.read_text().replace("LOOK_S=5", "LOOK_S=0.2"))
+    monkeypatch.setattr(connection, "_MACHINE_SCRIPT", script)
+    assert launch(stage.provider()).machine is not None
+    (folder,) = stage.on_host.glob("machines/*")
+    leader = int((folder / "supervisor").read_text())
+    for name in ("supervisor", "pid"):
+        os.kill(int((folder / name).read_text()), signal.SIGKILL)
+    try:
+        wait_until(lambda: not _has_members(leader))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_sockets_of_a_killed_process_are_removed(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(stage.server.folder))
     gone = subprocess.Popen(["true"])

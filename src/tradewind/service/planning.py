@@ -100,7 +100,11 @@ class Planning:
         with self._changed:
             if self._is_closed:
                 raise _unanswered()
-            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=(life,))
+            # The stacks of a thread for each processor would count for its maximum memory.
+            env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=(life,), env=env
+            )
             self._processes.add(process)
         try:
             with process:

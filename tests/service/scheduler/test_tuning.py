@@ -83,6 +83,17 @@ def test_it_falls_while_runs_fail_and_rises_again() -> None:
     assert better == sorted(better) and better[-1] > JOBS_START
 
 
+def test_a_tenant_whose_jobs_fail_does_not_keep_a_link_from_running_more() -> None:
+    busy = BusyLink(lambda jobs: 0.1 * jobs)
+    for _ in range(10):
+        busy.interval(failure="transient")
+    assert busy.link.jobs_max == 1
+    for _ in range(30):
+        busy.tuner.ended(ANY_LINK, "a", failure="transient", requests=None)
+        busy.interval(tenants="b")
+    assert busy.link.jobs_max > JOBS_START
+
+
 def test_a_tenant_that_fails_alone_slows_no_other() -> None:
     busy = BusyLink(lambda _: 1.0)
     busy.tuner.ended(ANY_LINK, "well", failure=None, requests=None)

@@ -433,10 +433,13 @@ class AwsProvider:
         if not names:
             return []
         listed = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}])
-        fresh_s = time.monotonic() - FRESH_S
-        self._fresh = {one: found for one, found in self._fresh.items() if found[0] > fresh_s}
+        since_s = time.monotonic() - FRESH_S
+        known = dict(self._fresh)  # Other threads launch machines meanwhile.
+        for one, (launched_s, _) in known.items():
+            if launched_s <= since_s:
+                self._fresh.pop(one, None)
         unlisted = {f"{region}/{name}" for name in names} - {machine.id for machine in listed}
-        return [*listed, *(machine for _, machine in list(self._fresh.values()) if machine.id in unlisted)]
+        return [*listed, *(machine for at_s, machine in known.values() if at_s > since_s and machine.id in unlisted)]
 
     def _drop_group(self, fleet_id: str, region: str, timeout_s: float) -> None:
         """Delete a fleet's group in a region without living machines.

@@ -81,7 +81,7 @@ supervise='
   gateway=$!
   exec 3<&-
   echo $gateway > pid
-  while sleep "$LOOK_S"; do
+  while sleep "$LOOK_S" && kill -0 $gateway 2> /dev/null; do
     read -r until_s < lease 2> /dev/null && read -r up_s _ < /proc/uptime || continue
     if [ "${up_s%.*}" -gt $((until_s + LATE_S)) ]; then kill -KILL $gateway; fi
   done &

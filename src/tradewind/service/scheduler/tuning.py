@@ -2,7 +2,7 @@
 
 The rules are those of a gateway's tuner (crates/gateway, node/tuner.rs), for jobs instead of requests:
 
-- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no run fails.
+- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no failed run lowers its success.
 - **No gain**: if the goodput has not grown with an increase, it is taken back, and the next try comes later.
 - **Decrease**: by half, if runs fail. A tenant whose jobs fail alone decreases nothing: then it is not the link.
 
@@ -80,7 +80,8 @@ class TunedLink:
     `goodput_gbps` is the moving average while jobs run, and `success` that of each tenant's runs, latest tenant last.
     `read` and `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the
     goodput before the latest increase, until that has shown its effect. `is_new` says that no interval has passed with
-    this number of jobs: the average begins anew, so that it lags no increase.
+    this number of jobs: the average begins anew, so that it lags no increase. `is_failing` says that a run which failed
+    since the last decision has lowered `success_share`: runs of one tenant do not, while another has more success.
     """
 
     jobs_max: int = JOBS_START
@@ -100,6 +101,7 @@ class TunedLink:
     running: int = 0
     ended: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    is_failing: bool = False
 
     @property
     def success_share(self) -> float:
@@ -135,7 +137,7 @@ class LinkTuner:
         link = self._links.pop(name, None) or TunedLink()
         self._links[name] = link  # The last one used is the last to be forgotten.
         if name not in self._busy:
-            link.since_s, link.moved_bytes, link.ended, link.failed = now_s, 0, 0, {}
+            link.since_s, link.moved_bytes, link.ended, link.failed, link.is_failing = now_s, 0, 0, {}, False
             self._set_due(name, now_s + TUNE_EVERY_S)
         link.running += 1
         if len(self._links) > LINKS_MAX:
@@ -157,12 +159,14 @@ class LinkTuner:
         """
         link = self._links[name]
         link.ended += 1
+        share_before = link.success_share
         if failure is not None:
             link.failed[failure] = link.failed.get(failure, 0) + 1
         before = link.success.pop(tenant, 1.0)
         link.success[tenant] = _average(before, 0.0 if failure else 1.0, SUCCESS_WEIGHT)
         if len(link.success) > TENANTS_MAX:
             del link.success[next(iter(link.success))]
+        link.is_failing |= link.success_share < share_before
         read, write = requests or (None, None)
         link.read = link.read if read is None else _average(link.read, read, REQUESTS_WEIGHT)
         link.write = link.write if write is None else _average(link.write, write, REQUESTS_WEIGHT)
@@ -219,8 +223,8 @@ def _see_goodput(link: TunedLink, now_s: float) -> None:
 
 def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -> Iterator[Tuning]:
     """Decide how many jobs may run."""
-    ended, failed = link.ended, link.failed
-    link.ended, link.failed = 0, {}
+    ended, failed, is_failing = link.ended, link.failed, link.is_failing
+    link.ended, link.failed, link.is_failing = 0, {}, False
     before, now, why = link.jobs_max, link.jobs_max, ""
     jobs_max = JOBS_MAX if most is None else max(1, min(most, JOBS_MAX))
     gbps = link.goodput_gbps or 0.0
@@ -232,7 +236,7 @@ def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -
         link.rest_until_s = now_s + link.rest_s
     elif link.trial is not None:
         now, why = _after_increase(link, link.trial, now_s)
-    if now == before and not failed and is_wanted and link.trial is None and now_s >= link.rest_until_s:
+    if now == before and not is_failing and is_wanted and link.trial is None and now_s >= link.rest_until_s:
         now = min(jobs_max, max(before + 1, int(before * GROWTH)))
         why = f"others waited while {before} moved {gbps:.3g} Gbit/s"
         link.trial, link.changed_s = ((before, gbps) if now > before else None), now_s
