@@ -12,7 +12,7 @@ from tradewind.cli import serve
 from tradewind.service.__main__ import _arguments
 
 #: Values of options that are no free text.
-VALUES = {"jobs": "3", "lease": "9", "via": "fleet", "max_cost": "2USD", "max_vms": "4"}
+VALUES = {"jobs": "3", "lease": "9", "via": "fleet", "max_cost": "2USD", "max_vms": "4", "tune_links": "on"}
 
 
 class StartedError(Exception):
