@@ -53,7 +53,8 @@ def open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
 
 def progressed(job_id: str, found: Progress, moved_before: int) -> RunProgressed:
     """Return what a run has moved after `moved_before` bytes of earlier runs, and the requests of its gateways."""
-    left = found.bytes_total - found.bytes_done if found.listed else None
+    # The host of a user may state more bytes done than there are.
+    left = max(0, found.bytes_total - found.bytes_done) if found.listed else None
     stages = None if found.limits is None else (_per_gateway(found.limits.read), _per_gateway(found.limits.write))
     return RunProgressed(job_id, max(0, found.bytes_done - moved_before), left, stages)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.service.scheduler.scenes import GB, direct, job, limited, started, submit
+from tradewind.model.event import Progress
 from tradewind.service.scheduler.events import (
     JobRestored,
     LimitSet,
@@ -34,6 +35,7 @@ from tradewind.service.scheduler.tuning import (
     RequestStart,
     TunedLink,
 )
+from tradewind.service.scheduling_rows import progressed
 
 ANY_LINK = "cern>lab"
 
@@ -248,6 +250,14 @@ def test_a_simulated_service_tunes_its_links(seed: int) -> None:
     numbers = [one.jobs_max for _, one in simulator.tunings]
     assert max(numbers) > JOBS_START
     assert all(after <= max(before + 1, 1.25 * before) for before, after in pairwise([JOBS_START, *numbers]))
+
+
+def test_more_bytes_than_there_are_stop_no_scheduler() -> None:
+    """The host of a user may state any counts."""
+    scheduler = Scheduler(direct, tunes_links=True)
+    (one,) = submit(scheduler, job("one"))
+    said = progressed(one, Progress(bytes_done=5, bytes_total=0, listed=True), 0)
+    assert said.left_bytes == 0 and scheduler.handle(1.0, said) == []
 
 
 def test_links_are_forgotten_beyond_the_most() -> None:

@@ -82,15 +82,21 @@ class SkyProvider(ProcessProvider):
     def _placement(self) -> Iterator[None]:
         """Hold a lock of the sky: launches of other fleets would choose the same machines."""
         with super()._placement():
-            if not self._sky_folder.is_dir():
-                yield  # The sky is down, which the placement reports.
-                return
-            while (lock := FileLock.take(self._sky_folder / PLACING_LOCK)) is None:
-                time.sleep(LOOK_EVERY_S)
+            lock = self._placing_lock()
             try:
                 yield
             finally:
-                lock.release()
+                if lock is not None:
+                    lock.release()
+
+    def _placing_lock(self) -> FileLock | None:
+        """Wait for the lock; return None if the sky is down, which the placement reports."""
+        try:
+            while (lock := FileLock.take(self._sky_folder / PLACING_LOCK)) is None:
+                time.sleep(LOOK_EVERY_S)
+        except FileNotFoundError:
+            return None
+        return lock
 
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
         there = self._sky.machines_in(order.region)
