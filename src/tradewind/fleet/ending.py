@@ -70,18 +70,20 @@ def terminate(
 
 
 def terminate_each(
-    provider: Provider, graces_s: Mapping[str, float], in_flight: InFlight, on_end: Callable[[Ended], object]
+    provider: Provider,
+    groups: Sequence[tuple[Collection[str], float]],
+    in_flight: InFlight,
+    on_end: Callable[[Ended], object],
 ) -> None:
-    """End machines, each with a grace period of its own: the shortest first, and all even if some cannot be ended.
+    """End groups of machines, each with its own grace period [s]: all of them, even if one cannot be ended.
 
-    Raises GatewayError like `terminate`.
+    Raises GatewayError like `terminate`, for the first group that may still run.
     """
     errors: list[GatewayError] = []
-    for grace_s in sorted(set(graces_s.values())):
+    for ids, grace_s in groups:
         try:
-            terminate(
-                provider, [one for one, its_s in graces_s.items() if its_s == grace_s], grace_s, in_flight, on_end
-            )
+            if ids:
+                terminate(provider, ids, grace_s, in_flight, on_end)
         except GatewayError as error:
             errors.append(error)  # The others cost money, too.
     if errors:

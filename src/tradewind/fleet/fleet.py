@@ -406,7 +406,8 @@ class Fleet:
         """End machines. One that never answered gets no grace period: it has no work to save."""
         from tradewind.fleet.ending import terminate_each
 
-        graces_s = {machine.id: grace_s if machine.name in self._addresses else 0.0 for machine in machines}
+        ready = [machine.id for machine in machines if machine.name in self._addresses]
+        unready = [machine.id for machine in machines if machine.id not in ready]
         names = {machine.id: machine.name for machine in machines}
 
         def note(answer: Ended) -> None:
@@ -414,7 +415,7 @@ class Fleet:
             self._ordering.ended(names[answer.id])
             self._dismiss(names[answer.id])
 
-        terminate_each(self._provider, graces_s, self._in_flight, note)
+        terminate_each(self._provider, [(unready, 0.0), (ready, grace_s)], self._in_flight, note)
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}

@@ -140,11 +140,13 @@ class ClaimTable:
 
     def _loads(self, connection: Connection) -> dict[str, Load]:
         """Return the load of each server whose lease has not expired."""
-        owned = select(jobs.c.owner, func.count()).where(jobs.c.state.in_(ACTIVE), jobs.c.owner.is_not(None))
-        counts: dict[str, int] = dict(connection.execute(owned.group_by(jobs.c.owner)).tuples().all())
+        owned = select(jobs.c.owner, func.count().label("jobs")).where(
+            jobs.c.state.in_(ACTIVE), jobs.c.owner.is_not(None)
+        )
+        counts: dict[str, int] = {row.owner: row.jobs for row in connection.execute(owned.group_by(jobs.c.owner))}
         living = replicas.c.lease_unix_ms >= self._database.clock_ms
         servers = select(replicas.c.id, replicas.c.jobs_max).where(living)
-        known = {self.owner: self._jobs_max, **dict(connection.execute(servers).tuples().all())}
+        known = {self.owner: self._jobs_max, **{row.id: row.jobs_max for row in connection.execute(servers)}}
         return {name: Load(counts.get(name, 0), jobs_max) for name, jobs_max in known.items()}
 
     def release(self, lease: JobLease) -> None:

@@ -33,7 +33,7 @@ def energy_of_month(connection: Connection, month: str | None, service_nodes: in
         .where(jobs.c.updated_unix_ms >= start_ms, jobs.c.created_unix_ms < end_ms)
         .order_by(job_events.c.job, job_events.c.number)
     )
-    spans = _clipped(_active(connection.execute(query).tuples(), now_ms), start_ms, end_ms)
+    spans = _clipped(_active(connection.execute(query), now_ms), start_ms, end_ms)
     used = energy_use(
         spans,
         Fraction(max(0, end_ms - start_ms), MS_PER_HOUR),
