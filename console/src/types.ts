@@ -392,7 +392,7 @@ export interface LinkState {
   } | null;
 }
 
-/** What the scheduler, or the gateways of a job, have decided about a link. */
+/** A decision of the scheduler, or of the gateways of a job, about a link. */
 export interface LinkDecision {
   number: number;
   link: string;

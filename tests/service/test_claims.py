@@ -1,4 +1,4 @@
-"""Which server gets which of the jobs that were started: the one with the smallest part of its places in use."""
+"""The server that gets each started job: the one with the smallest part of its places in use."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class FleetEnd:
     receipt: WarmReceipt | None = None
     is_kept: bool = False
     usd: float | None = None
-    """What its machines have cost its job, by list prices; None if nobody counted it, or a living command still does.
+    """Cost of its machines for its job, by list prices; None if nobody counted it, or a living command still does.
     """
 
 

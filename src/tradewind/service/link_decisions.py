@@ -1,4 +1,4 @@
-"""What was decided about links, in the database: by the scheduler for the next jobs, and by gateways during a run.
+"""Decisions about links, in the database: by the scheduler for the next jobs, and by gateways during a run.
 
 The scheduler's state of each link is kept, too, so that another server continues with it. Both are bounded.
 """
@@ -20,7 +20,7 @@ from tradewind.service.tables import jobs
 __all__ = ["Decider", "decisions_page", "record_gateway_decisions", "record_tunings", "restored_links"]
 
 Decider = Literal["scheduler", "gateways"]
-"""Who has decided: the scheduler for the next jobs, or the gateways of a job during a run."""
+"""Maker of a decision: the scheduler for the next jobs, or the gateways of a job during a run."""
 
 #: The stages of a transfer in words.
 STAGES: dict[Stage, str] = {
@@ -28,7 +28,7 @@ STAGES: dict[Stage, str] = {
     "network": "connections that send at the same time",
     "write": "requests to the destination",
 }
-#: What gateways do for each reason. `times` is how often.
+#: Words for each reason of gateways. `times` is how often.
 REASONS: dict[LimitReason, str] = {
     "waiting": "raised {times} because requests waited",
     "no_gain": "taken back {times} because more did not raise the rate",

@@ -34,7 +34,7 @@ __all__ = ["JobRunner"]
 
 _LOG = logging.getLogger("tradewind.service")
 #: Time without progress, in leases, after which the scheduling thread counts as hanging.
-HUNG_LEASES = 4.0
+HUNG_LEASES_MIN = 4.0
 #: Time for the threads of jobs to end when the server stops.
 STOP_S = 60.0
 
@@ -94,10 +94,10 @@ class JobRunner:
     def is_alive(self) -> bool:
         """Return whether all threads of the runner live, so that jobs are scheduled, run and kept.
 
-        A scheduling thread that has made no progress for HUNG_LEASES hangs.
+        A scheduling thread that has made no progress for HUNG_LEASES_MIN hangs.
         """
         threads = self._scheduler, self._prober, self._leases.thread
-        is_moving = self._right.silent_leases() < HUNG_LEASES
+        is_moving = self._right.silent_leases() < HUNG_LEASES_MIN
         return all(thread.is_alive() for thread in threads) and is_moving and not self._closing.is_set()
 
     def start(self) -> None:

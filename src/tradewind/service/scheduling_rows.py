@@ -1,4 +1,4 @@
-"""What the scheduler in the service reads of jobs, and the events that it makes of that."""
+"""Rows of jobs that the scheduler in the service reads, and the events made of them."""
 
 from __future__ import annotations
 

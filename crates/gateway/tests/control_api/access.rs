@@ -1,4 +1,4 @@
-//! Who may do what over TCP, and what strangers and stolen keys cannot do.
+//! Permissions over TCP, and the limits of strangers and stolen keys.
 
 use crate::http::Client;
 use crate::serving::{Folder, Serving};

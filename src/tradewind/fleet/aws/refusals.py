@@ -11,7 +11,7 @@ from tradewind.fleet.provider import Refusal, RefusalKind
 __all__ = ["LOGIN", "refusal_of"]
 
 LOGIN = "valid credentials: `aws sso login`, `aws configure`, or another `profile` in [aws]"
-#: What else a call needs, by code. EC2 answers AuthFailure also in a region that the account has not enabled.
+#: Other needs of a call, by code. EC2 answers AuthFailure also in a region that the account has not enabled.
 _NEEDS = {
     "AuthFailure": f"{LOGIN}; and a region that the account has enabled",
     "ExpiredToken": LOGIN,

@@ -68,7 +68,7 @@ KINDS: Mapping[str, RefusalKind] = {
     "alreadyExists": "bad request",
     "UNSUPPORTED_OPERATION": "bad request",
 }
-#: What a refusal needs that is no permission.
+#: Needs that are no permissions, by reason of the refusal.
 ACTIONS: Mapping[str, str] = {
     "authError": "valid credentials: `gcloud auth application-default login`",
     "accessNotConfigured": "the Compute Engine API: gcloud services enable compute.googleapis.com",

@@ -37,7 +37,7 @@ class LinkLoadView(BaseModel):
 
 
 class LinkTuningView(BaseModel):
-    """What the scheduler has decided about a link: the most jobs at once, and the requests that jobs begin with.
+    """The decisions of the scheduler about a link: the most jobs at once, and the requests that jobs begin with.
 
     `goodput_gbps` is the moving average while jobs run [Gbit/s], and `success` that of its runs, from 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""What is due at a time, in the order of the times, and of their setting where those are equal."""
+"""Timers in the order of the times, and of their setting where those are equal."""
 
 from __future__ import annotations
 

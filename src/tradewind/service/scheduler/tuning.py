@@ -75,7 +75,7 @@ class Tuning:
 
 @dataclass
 class TunedLink:
-    """What is known about a link.
+    """Everything known about a link.
 
     `goodput_gbps` is the moving average while jobs run, and `success` that of each tenant's runs, latest tenant last.
     `read` and `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the

@@ -42,7 +42,7 @@ class WaitCause:
 
     @property
     def passes(self) -> bool:
-        """Whether it ends without people."""
+        """True if it ends without people."""
         return self.kind in (LIMITED, TURN)
 
 
