@@ -90,6 +90,7 @@ def test_a_link_is_tuned_and_another_server_continues_with_it(
     assert (kept["link"], kept["success"], kept["read_requests"], kept["write_requests"]) == (LOCAL, 1.0, 26, 16)
     with database.write() as connection:
         connection.execute(update(jobs).where(jobs.c.state == "running").values(state="done"))
+    assert not kept["is_starting"]
     two = scheduler(database, tmp_path, "two", 50)
     expire(database)
     two.step()
@@ -125,6 +126,7 @@ def test_a_job_begins_with_the_requests_that_it_was_granted() -> None:
 def test_decisions_and_links_are_bounded(database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "LINK_DECISIONS_PER_LINK", 3)
     monkeypatch.setattr(decisions, "LINK_DECISIONS_MAX", 8)
+    monkeypatch.setattr(decisions, "COUNT_EVERY", 1)
     monkeypatch.setattr(decisions, "TUNED_LINKS_MAX", 4)
     for number in range(10):
         changes = (Tuning("jobs", number, number + 1, f"decision {number}"),)
@@ -158,9 +160,10 @@ def test_links_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         changes = (Tuning("jobs", 16, 20, "a reason"),)
         for number in range(3):
             with database.write() as connection:
-                record_tunings(connection, [TuneLink(LOCAL, 20, 16, 16, 1.0, 1.0, changes)], number)
+                tuned = TuneLink(LOCAL, 20, 16, 16, 1.0, 1.0, changes, is_starting=True)
+                record_tunings(connection, [tuned], number)
         with database.read() as connection:
-            assert [one.jobs_max for one in restored_links(connection)] == [20]
+            assert [(one.jobs_max, one.is_starting) for one in restored_links(connection)] == [(20, True)]
         assert [one["reason"] for one in rows(database)] == ["a reason"] * 3
         database.close()
 
@@ -195,6 +198,29 @@ def test_decisions_of_gateways_are_kept_in_words_under_the_lease(database: Servi
             job,
         ),
     ]
+
+
+def test_hosts_of_users_and_gateways_displace_no_decisions_of_the_scheduler(
+    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "LINK_DECISIONS_MAX", 5)
+    monkeypatch.setattr(decisions, "COUNT_EVERY", 1)
+    (job,) = submit_rows(database, 0, 1)
+    lease = JobLease(job, "me", 2)
+    with database.write() as connection:
+        connection.execute(update(jobs).values(owner="me", epoch=2))
+        record_tunings(connection, [TuneLink(LOCAL, 20, 16, 16, 1.0, 1.0, (Tuning("jobs", 16, 20, "why"),))], 0)
+        record_gateway_decisions(connection, lease, [LOCAL], [changed("read", 16, 20, "waiting")], 0)
+    for number in range(20):
+        with database.write() as connection:
+            record_gateway_decisions(
+                connection, lease, [f"guest://{number}>site:local"], [changed("read", 16, 20, "waiting")], 0
+            )
+    assert {one["link"] for one in rows(database, None)} == {LOCAL} and len(rows(database, None)) == 2
+    for number in range(20):
+        with database.write() as connection:
+            record_gateway_decisions(connection, lease, [f"a>{number}"], [changed("read", 16, 20, "waiting")], 0)
+    assert [one["job"] for one in rows(database, None)] == [job] * 5 + [None]
 
 
 def test_operators_see_a_link_after_its_jobs(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ CODES_MAX = 16
 #: Jobs of the command line that a user's own console shows, newest first.
 OWN_JOBS_SHOWN_MAX = 200
 #: Links that the scheduler remembers; beyond it those that were used the longest ago are forgotten. Decisions that are
-#: kept of one link, by the scheduler and by gateways each, and of all links; older ones are removed.
+#: kept of one link, and of all links, by the scheduler and by gateways each; older ones are removed.
 TUNED_LINKS_MAX = 10_000
 LINK_DECISIONS_PER_LINK = 200
 LINK_DECISIONS_MAX = 100_000

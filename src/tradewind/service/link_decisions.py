@@ -15,6 +15,7 @@ from tradewind.service.jobs import JobLease
 from tradewind.service.limits import LINK_DECISIONS_MAX, LINK_DECISIONS_PER_LINK, TUNED_LINKS_MAX
 from tradewind.service.link_tables import link_decisions, tuned_links
 from tradewind.service.scheduler.events import LinkRestored, TuneLink
+from tradewind.service.scheduler.tuned_links import tuned_names
 from tradewind.service.tables import jobs
 
 __all__ = ["Decider", "decisions_page", "record_gateway_decisions", "record_tunings", "restored_links"]
@@ -37,13 +38,22 @@ REASONS: dict[LimitReason, str] = {
 }
 #: Largest number of requests in a decision: a guest may state any.
 REQUESTS_MAX = 1_000_000
+#: Interval in decisions at which all are counted, because that takes long.
+COUNT_EVERY = 100
 
 
 def restored_links(connection: Connection) -> list[LinkRestored]:
     """Return the links as they were tuned last, those that were used the longest ago first."""
     newest = select(tuned_links).order_by(tuned_links.c.updated_unix_ms.desc()).limit(TUNED_LINKS_MAX)
     return [
-        LinkRestored(row["link"], row["jobs_max"], row["read_requests"], row["write_requests"], row["goodput_gbps"])
+        LinkRestored(
+            row["link"],
+            row["jobs_max"],
+            row["read_requests"],
+            row["write_requests"],
+            row["goodput_gbps"],
+            row["is_starting"],
+        )
         for row in reversed(connection.execute(newest).mappings().all())
     ]
 
@@ -58,6 +68,7 @@ def record_tunings(connection: Connection, tunings: Iterable[TuneLink], now_ms: 
             "goodput_gbps": tuned.goodput_gbps,
             "success": tuned.success,
             "updated_unix_ms": now_ms,
+            "is_starting": tuned.is_starting,
         }
         change = update(tuned_links).where(tuned_links.c.link == tuned.link).values(**values)
         if connection.execute(change).rowcount == 0:
@@ -70,14 +81,17 @@ def record_tunings(connection: Connection, tunings: Iterable[TuneLink], now_ms: 
 def record_gateway_decisions(
     connection: Connection, lease: JobLease, links: Sequence[str], changes: Iterable[LimitChanged], now_ms: int
 ) -> None:
-    """Record what the gateways of a run have decided, for each stage and link. Nothing is written without the lease."""
+    """Record what the gateways of a run have decided, for each stage and tuned link.
+
+    Nothing is written without the lease.
+    """
     rows = list(_summaries(changes))
     if not rows:
         return
     held = jobs.c.id == lease.job, jobs.c.owner == lease.owner, jobs.c.epoch == lease.epoch
     if connection.execute(select(jobs.c.id).where(*held)).first() is None:
         return
-    for link in dict.fromkeys(links):
+    for link in tuned_names(links):
         _add(connection, link, now_ms, rows, job=lease.job)
 
 
@@ -102,12 +116,18 @@ def _add(connection: Connection, link: str, now_ms: int, rows: Sequence[Mapping[
     common = {"link": link, "at_unix_ms": now_ms, "job": job}
     connection.execute(insert(link_decisions), [{**common, **row} for row in rows])
     # Each job may add some of its gateways. They must not displace those of the scheduler.
-    like_these = link_decisions.c.link == link, _is_by("scheduler" if job is None else "gateways")
+    is_like_these = _is_by("scheduler" if job is None else "gateways")
+    _keep(connection, LINK_DECISIONS_PER_LINK, link_decisions.c.link == link, is_like_these)
+    newest = connection.execute(select(func.max(link_decisions.c.number))).scalar_one()
+    if newest % COUNT_EVERY < len(rows):
+        _keep(connection, LINK_DECISIONS_MAX, is_like_these)
+
+
+def _keep(connection: Connection, most: int, *conditions: ColumnElement[bool]) -> None:
+    """Remove the oldest of these decisions, so that no more than `most` are left."""
     number = link_decisions.c.number
-    oldest = select(number).where(*like_these).order_by(number.desc()).offset(LINK_DECISIONS_PER_LINK).limit(1)
-    connection.execute(delete(link_decisions).where(*like_these, number <= oldest.scalar_subquery()))
-    newest = connection.execute(select(func.max(number))).scalar_one()
-    connection.execute(delete(link_decisions).where(number <= newest - LINK_DECISIONS_MAX))
+    oldest = select(number).where(*conditions).order_by(number.desc()).offset(most).limit(1)
+    connection.execute(delete(link_decisions).where(*conditions, number <= oldest.scalar_subquery()))
 
 
 def _is_by(by: Decider) -> ColumnElement[bool]:

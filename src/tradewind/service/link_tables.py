@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, Table, Text, false
 
 from tradewind.service.tables import METADATA
 
 __all__ = ["link_decisions", "tuned_links"]
 
 #: Links as the scheduler has tuned them last: jobs at once, requests that jobs begin with, and the moving averages of
-#: goodput and success.
+#: goodput and success. Nothing has shown yet that a link which `is_starting` is full.
 tuned_links = Table(
     "tuned_links",
     METADATA,
@@ -20,6 +20,7 @@ tuned_links = Table(
     Column("goodput_gbps", Float, nullable=False),
     Column("success", Float, nullable=False),
     Column("updated_unix_ms", BigInteger, nullable=False),
+    Column("is_starting", Boolean, nullable=False, server_default=false()),
     Index("tuned_links_by_time", "updated_unix_ms"),
 )
 

@@ -79,13 +79,17 @@ class CostCounted:
 
 @dataclass(frozen=True)
 class LinkRestored:
-    """A link as an earlier scheduler had tuned it: the jobs that it may run, and the requests that jobs begin with."""
+    """A link as an earlier scheduler had tuned it: the jobs that it may run, and the requests that jobs begin with.
+
+    `is_starting` says that nothing had shown yet that the link is full.
+    """
 
     link: str
     jobs_max: int
     read_requests: int
     write_requests: int
     goodput_gbps: float
+    is_starting: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,7 +280,7 @@ class TuneLink:
     """A link runs at most `jobs_max` jobs from now on, and its jobs begin with these requests.
 
     `goodput_gbps` is the moving average of its goodput, and `success` that of its runs. `changes` has the decisions
-    that changed something, each with its reason.
+    that changed something, each with its reason. `is_starting` says that nothing has shown yet that the link is full.
     """
 
     link: str
@@ -286,6 +290,7 @@ class TuneLink:
     goodput_gbps: float
     success: float
     changes: tuple[Tuning, ...] = ()
+    is_starting: bool = False
 
 
 Decision = StartJob | StopJob | FailJob | RefuseJob | TuneLink

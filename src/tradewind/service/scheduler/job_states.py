@@ -32,8 +32,8 @@ class JobState:
     """The state of a job that has not ended. `runs` has start and estimated duration in seconds.
 
     `seen` has times in the current run, and how long it would still last by its progress until then [s].
-    `counted_bytes` of the current run count for its links, None if it was restored just now; `requests` are the latest
-    that its gateways had in flight, see `RunProgressed`.
+    `counted_bytes` of the current run count for its links, None if it was restored just now; `is_moving` says that it
+    has moved some; `requests` are the latest that its gateways had in flight, see `RunProgressed`.
     """
 
     job: ServiceJob
@@ -50,6 +50,7 @@ class JobState:
     seen: list[tuple[float, float]] = field(default_factory=list)
     seen_share: float = 0.0
     counted_bytes: int | None = 0
+    is_moving: bool = False
     requests: tuple[float | None, float | None] | None = None
     estimate_s: float = 0.0
     estimate_kind: str = ""

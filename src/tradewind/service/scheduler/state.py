@@ -389,7 +389,8 @@ class Scheduler:
         if state is None:
             return
         self._ends.learn(state, self._now_s)
-        self._tuned.ended(state, state.left_bytes if event.moved_bytes is None else event.moved_bytes, None)
+        moved_bytes = state.left_bytes if event.moved_bytes is None else event.moved_bytes
+        self._tuned.ended(state, moved_bytes, None, self._now_s)
         self._end_run(state, state.left_bytes)
         self._remove(state)
 
@@ -399,7 +400,7 @@ class Scheduler:
             return
         if event.kind != STORE_DOWN and event.kind not in CLASSES:
             raise UsageError(f"no such retry class: {event.kind}", hint=f"one of {', '.join([*CLASSES, STORE_DOWN])}")
-        self._tuned.ended(state, event.moved_bytes, event.kind)
+        self._tuned.ended(state, event.moved_bytes, event.kind, self._now_s)
         self._end_run(state, event.moved_bytes)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
@@ -426,7 +427,7 @@ class Scheduler:
         state = self._jobs.get(event.job_id)
         if state is not None and state.grant is not None:
             see_progress(state, event, self._now_s)
-            self._tuned.progressed(state, event.moved_bytes)
+            self._tuned.progressed(state, event.moved_bytes, self._now_s)
             state.requests = event.requests or state.requests
 
     def _withdraw(self, state: JobState, reason: str) -> None:

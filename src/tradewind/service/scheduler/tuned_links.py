@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tradewind.service.scheduler.events import LinkRestored, TuneLink
 from tradewind.service.scheduler.job_states import JobState
@@ -12,7 +12,7 @@ from tradewind.service.scheduler.limits import Limits
 from tradewind.service.scheduler.retry import STORE_DOWN
 from tradewind.service.scheduler.tuning import LinkTuner, RequestStart, TunedLink
 
-__all__ = ["TunedLinks"]
+__all__ = ["TunedLinks", "tuned_names"]
 
 #: Failures that say nothing about a link: they come from a store that is down, from machines, or from the request.
 NOT_OF_LINKS = (STORE_DOWN, "capacity", "permission", "not-found", "invalid")
@@ -36,7 +36,8 @@ class TunedLinks:
         """Remember what an earlier scheduler knew of a link."""
         if self._tuner is not None:
             start = RequestStart(event.read_requests, event.write_requests)
-            link = TunedLink(event.jobs_max, start, event.goodput_gbps, read=start.read, write=start.write)
+            link = TunedLink(event.jobs_max, start, event.goodput_gbps, event.is_starting)
+            link.read, link.write = start
             self._tuner.restore(event.link, link)
             self._limits.tune(Resource(LINK, event.link), event.jobs_max)
 
@@ -46,28 +47,31 @@ class TunedLinks:
 
     def started(self, state: JobState, now_s: float, *, is_known: bool = True) -> None:
         """Count a job that runs from now on. Without `is_known` it has moved an unknown part already."""
-        state.counted_bytes, state.requests = (0 if is_known else None), None
+        state.counted_bytes, state.is_moving, state.requests = (0 if is_known else None), False, None
         for name in self._names(state):
             assert self._tuner is not None
             link = self._tuner.started(name, now_s)
             self._limits.tune(Resource(LINK, name), link.jobs_max)
 
-    def progressed(self, state: JobState, moved_bytes: int) -> None:
+    def progressed(self, state: JobState, moved_bytes: int, now_s: float) -> None:
         """Count what a running job has moved so far."""
         names, before = self._names(state), state.counted_bytes
         state.counted_bytes = max(moved_bytes, before or 0)
-        if self._tuner is not None and before is not None:
-            for name in names:
-                self._tuner.moved(name, (state.counted_bytes - before) // len(names))
+        newly_bytes = 0 if before is None else state.counted_bytes - before
+        is_first = not state.is_moving and moved_bytes > 0
+        state.is_moving |= is_first
+        for name in names:
+            assert self._tuner is not None
+            self._tuner.moved(name, state.job.tenant, newly_bytes // len(names), now_s, is_first=is_first)
 
-    def ended(self, state: JobState, moved_bytes: int, failure: str | None) -> None:
+    def ended(self, state: JobState, moved_bytes: int, failure: str | None, now_s: float) -> None:
         """Count a run that has ended by itself, before `left`."""
         if self._tuner is None or state.grant is None:
             return
-        self.progressed(state, moved_bytes)
+        self.progressed(state, moved_bytes, now_s)
         if failure not in NOT_OF_LINKS:
             for name in self._names(state):
-                self._tuner.ended(name, state.job.tenant, failure=failure, requests=state.requests)
+                self._tuner.ended(name, state.job.tenant, now_s, failure=failure, requests=state.requests)
 
     def left(self, state: JobState) -> None:
         """Note that a job does not run any more."""
@@ -95,6 +99,7 @@ class TunedLinks:
                     link.goodput_gbps or 0.0,
                     link.success_share,
                     tuple(changes),
+                    is_starting=link.is_starting,
                 )
             )
         return found
@@ -102,4 +107,9 @@ class TunedLinks:
     def _names(self, state: JobState) -> tuple[str, ...]:
         if self._tuner is None or state.grant is None:
             return ()
-        return tuple(name for name in dict.fromkeys(state.grant.binding.links) if GUEST not in name)
+        return tuned_names(state.grant.binding.links)
+
+
+def tuned_names(links: Iterable[str]) -> tuple[str, ...]:
+    """Return the links that are tuned, each once."""
+    return tuple(name for name in dict.fromkeys(links) if GUEST not in name)

@@ -2,7 +2,8 @@
 
 The rules are those of a gateway's tuner (crates/gateway, node/tuner.rs), for jobs instead of requests:
 
-- **Increase**: by a quarter, at least one, while jobs wait for the link's turn and no failed run lowers its success.
+- **Start**: twice as many, while jobs wait for the link's turn, until the first sign that the link is full, as in TCP.
+- **Increase**: after that by a quarter, at least one, while jobs wait and no failed run lowers the link's success.
 - **No gain**: if the goodput has not grown with an increase, it is taken back, and the next try comes later.
 - **Decrease**: by half, if runs fail. A tenant whose jobs fail alone decreases nothing: then it is not the link.
 
@@ -24,6 +25,8 @@ __all__ = [
     "LINKS_MAX",
     "REQUESTS_MAX",
     "REQUESTS_MIN",
+    "REST_S_MAX",
+    "SUCCESS_KEPT_S",
     "TUNE_EVERY_S",
     "LinkTuner",
     "RequestStart",
@@ -35,16 +38,20 @@ TUNE_EVERY_S = 15.0
 """Interval between decisions on a link."""
 JOBS_START, JOBS_MAX = 16, 1024
 """Jobs that a link runs at first, and at most if no operator limits it."""
-GROWTH, GAIN_MIN = 1.25, 1.05
-"""Factor of an increase, and factor by which the goodput must have risen with it."""
-SETTLE_S = 2 * TUNE_EVERY_S
-"""Time after an increase in which the goodput must have risen."""
+GROWTH_FIRST, GROWTH = 2.0, 1.25
+"""Factor of an increase until the first sign that the link is full, and after that."""
+GAIN_SHARE = 0.2
+"""Share of the growth in running jobs by which the goodput must have grown: 20% more for twice as many."""
+SETTLE_S_MAX = 600.0
+"""Time after an increase in which as many more jobs must have begun to move bytes; their machines may have to boot."""
 REST_S_MIN, REST_S_MAX = 60.0, 3600.0
 """Time without an increase after a decrease. It doubles for each increase in a row that brought nothing."""
 GOODPUT_WEIGHT, SUCCESS_WEIGHT, REQUESTS_WEIGHT = 0.5, 0.2, 0.3
 """Weights of the newest interval, and of the newest run, in the moving averages."""
 SUCCESS_MIN = 0.7
 """Share of successful runs below which a link runs fewer jobs."""
+SUCCESS_KEPT_S = 900.0
+"""Time for which the success of a tenant counts that has neither moved bytes nor ended a run since."""
 REQUESTS_START, REQUESTS_MIN, REQUESTS_MAX = 16, 4, 64
 """Requests of a gateway to a store that nothing is known about, and bounds of those that jobs begin with: a gateway
 tunes itself from there."""
@@ -77,21 +84,28 @@ class Tuning:
 class TunedLink:
     """Everything known about a link.
 
-    `goodput_gbps` is the moving average while jobs run, and `success` that of each tenant's runs, latest tenant last.
-    `read` and `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the
-    goodput before the latest increase, until that has shown its effect. `is_new` says that no interval has passed with
-    this number of jobs: the average begins anew, so that it lags no increase. `is_failing` says that a run which failed
-    since the last decision has lowered `success_share`: runs of one tenant do not, while another has more success.
+    `is_starting` says that nothing has shown yet that the link is full. `goodput_gbps` is the moving average while jobs
+    run, and `success` that of each tenant's runs with the time when it was seen last, latest tenant last. `read` and
+    `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the goodput before
+    the latest increase, until that has shown its effect; `most_running` is the most jobs that have run since, `begun`
+    is how many have begun to move bytes since, and `effect_s` when these were enough. `is_new` says that no interval
+    has passed with this number of jobs: the average begins anew, so that it lags no increase. `is_failing` says that a
+    run which failed since the last decision has lowered `success_share`: runs of one tenant do not, while another has
+    more success.
     """
 
     jobs_max: int = JOBS_START
     start: RequestStart = field(default_factory=RequestStart)
     goodput_gbps: float | None = None
-    success: dict[str, float] = field(default_factory=dict)
+    is_starting: bool = True
+    success: dict[str, tuple[float, float]] = field(default_factory=dict)
     read: float = REQUESTS_START
     write: float = REQUESTS_START
     reason: str = ""
     trial: tuple[int, float] | None = None
+    most_running: int = 0
+    begun: int = 0
+    effect_s: float | None = None
     is_new: bool = False
     changed_s: float = 0.0
     rest_s: float = REST_S_MIN
@@ -106,7 +120,7 @@ class TunedLink:
     @property
     def success_share(self) -> float:
         """Share of the latest runs that succeeded, of the tenant that has most success."""
-        return max(self.success.values(), default=1.0)
+        return max((share for share, _ in self.success.values()), default=1.0)
 
 
 class LinkTuner:
@@ -140,18 +154,29 @@ class LinkTuner:
             link.since_s, link.moved_bytes, link.ended, link.failed, link.is_failing = now_s, 0, 0, {}, False
             self._set_due(name, now_s + TUNE_EVERY_S)
         link.running += 1
+        link.most_running = max(link.most_running, link.running)
         if len(self._links) > LINKS_MAX:
             idle = next((one for one in self._links if one not in self._busy), None)
             if idle is not None:
                 del self._links[idle]
         return link
 
-    def moved(self, name: str, moved_bytes: int) -> None:
-        """Count bytes that a running job has moved since they were last counted."""
-        self._links[name].moved_bytes += max(0, moved_bytes)
+    def moved(self, name: str, tenant: str, moved_bytes: int, now_s: float, *, is_first: bool = False) -> None:
+        """Count bytes that a tenant's running job has moved since they were last counted; `is_first` for its first."""
+        link = self._links[name]
+        link.begun += is_first
+        if moved_bytes > 0:
+            link.moved_bytes += moved_bytes
+            _see_success(link, tenant, None, now_s)
 
     def ended(
-        self, name: str, tenant: str, *, failure: str | None, requests: tuple[float | None, float | None] | None
+        self,
+        name: str,
+        tenant: str,
+        now_s: float,
+        *,
+        failure: str | None,
+        requests: tuple[float | None, float | None] | None,
     ) -> None:
         """Count a run that has ended by itself: well, or by a `failure`.
 
@@ -162,10 +187,7 @@ class LinkTuner:
         share_before = link.success_share
         if failure is not None:
             link.failed[failure] = link.failed.get(failure, 0) + 1
-        before = link.success.pop(tenant, 1.0)
-        link.success[tenant] = _average(before, 0.0 if failure else 1.0, SUCCESS_WEIGHT)
-        if len(link.success) > TENANTS_MAX:
-            del link.success[next(iter(link.success))]
+        _see_success(link, tenant, 0.0 if failure else 1.0, now_s)
         link.is_failing |= link.success_share < share_before
         read, write = requests or (None, None)
         link.read = link.read if read is None else _average(link.read, read, REQUESTS_WEIGHT)
@@ -194,6 +216,7 @@ class LinkTuner:
         """
         link = self._links[name]
         _see_goodput(link, now_s)
+        _forget_success(link, now_s)
         decisions = [*_jobs(link, now_s, is_wanted=is_wanted, most=most), *_starts(link)]
         if link.running:
             self._set_due(name, now_s + TUNE_EVERY_S)
@@ -208,6 +231,22 @@ class LinkTuner:
 
 def _average(before: float, newest: float, weight: float) -> float:
     return before + weight * (newest - before)
+
+
+def _see_success(link: TunedLink, tenant: str, newest: float | None, now_s: float) -> None:
+    """Note a run of a tenant that ended well (1) or failed (0), or without `newest` that its jobs move bytes."""
+    share, _ = link.success.pop(tenant, (1.0, 0.0))
+    link.success[tenant] = share if newest is None else _average(share, newest, SUCCESS_WEIGHT), now_s
+    if len(link.success) > TENANTS_MAX:
+        del link.success[next(iter(link.success))]
+
+
+def _forget_success(link: TunedLink, now_s: float) -> None:
+    """Forget the success of tenants that do not use the link any more. Their good past must not hide a bad present."""
+    for tenant, (_, seen_s) in list(link.success.items()):
+        if now_s - seen_s <= SUCCESS_KEPT_S:
+            return
+        del link.success[tenant]
 
 
 def _see_goodput(link: TunedLink, now_s: float) -> None:
@@ -228,6 +267,7 @@ def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -
     before, now, why = link.jobs_max, link.jobs_max, ""
     jobs_max = JOBS_MAX if most is None else max(1, min(most, JOBS_MAX))
     gbps = link.goodput_gbps or 0.0
+    link.is_starting &= not is_failing
     if before > jobs_max:
         now, why = jobs_max, f"the operator's limit is {most}"
     elif failed and link.success_share < SUCCESS_MIN:
@@ -237,9 +277,12 @@ def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -
     elif link.trial is not None:
         now, why = _after_increase(link, link.trial, now_s)
     if now == before and not is_failing and is_wanted and link.trial is None and now_s >= link.rest_until_s:
-        now = min(jobs_max, max(before + 1, int(before * GROWTH)))
+        growth = GROWTH_FIRST if link.is_starting else GROWTH
+        now = min(jobs_max, max(before + 1, int(before * growth)))
         why = f"others waited while {before} moved {gbps:.3g} Gbit/s"
-        link.trial, link.changed_s = ((before, gbps) if now > before else None), now_s
+        if now > before:
+            link.trial, link.changed_s = (before, gbps), now_s
+            link.most_running, link.begun, link.effect_s = link.running, 0, None
     if now < before:
         link.trial = None
     if now != before:
@@ -249,18 +292,28 @@ def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -
 
 
 def _after_increase(link: TunedLink, trial: tuple[int, float], now_s: float) -> tuple[int, str]:
-    """Return the number of jobs after an increase: it stays if the goodput has risen, or while that is not known."""
+    """Return the number of jobs after an increase: it stays if the goodput has risen, or while that is not known.
+
+    That is known an interval after as many jobs have begun to move bytes as run in addition.
+    """
     jobs, gbps = trial
-    now_gbps = link.goodput_gbps or 0.0
-    if now_gbps >= GAIN_MIN * gbps and now_gbps > 0:
+    now_gbps, ran = link.goodput_gbps or 0.0, link.most_running
+    if link.effect_s is None and jobs < ran <= jobs + link.begun:
+        link.effect_s = now_s
+    if now_gbps > 0 and ran > jobs and now_gbps >= gbps * (1 + GAIN_SHARE * (ran / jobs - 1)):
         link.trial, link.rest_s = None, REST_S_MIN
         return link.jobs_max, ""
-    if now_s - link.changed_s < SETTLE_S:
+    if link.effect_s is None:
+        if now_s - link.changed_s < SETTLE_S_MAX:
+            return link.jobs_max, ""
+        return jobs, f"no more than {jobs} have moved bytes at once in {SETTLE_S_MAX / 60:.0f} min"
+    if now_s - link.effect_s < TUNE_EVERY_S:
         return link.jobs_max, ""
     why = (
-        f"{link.jobs_max} moved {now_gbps:.3g} Gbit/s, hardly more than the {gbps:.3g} of {jobs}; "
+        f"{ran} moved {now_gbps:.3g} Gbit/s, hardly more than the {gbps:.3g} of {jobs}; "
         f"the next try is in {link.rest_s / 60:.0f} min"
     )
+    link.is_starting = False
     link.rest_until_s = now_s + link.rest_s
     link.rest_s = min(2 * link.rest_s, REST_S_MAX)
     return jobs, why
