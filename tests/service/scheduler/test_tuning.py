@@ -67,7 +67,8 @@ class BusyLink:
         for _ in range(before, self.moving):
             self.tuner.moved(ANY_LINK, tenants[0], 0, self.now_s, is_first=True)
         moved_bytes = round(self.gbps_of(self.moving) * 1e9 / 8 * TUNE_EVERY_S)
-        self.tuner.moved(ANY_LINK, tenants[0], moved_bytes, self.now_s)
+        for _ in range(self.moving):
+            self.tuner.moved(ANY_LINK, tenants[0], moved_bytes // self.moving, self.now_s)
         for tenant in tenants:
             self.tuner.ended(ANY_LINK, tenant, self.now_s, failure=failure, requests=None)
         assert self.tuner.due(self.now_s) == [ANY_LINK]
@@ -256,6 +257,30 @@ def test_the_scheduler_runs_no_more_jobs_than_the_link_is_tuned_for() -> None:
     assert scheduler.why("j035") is not None
 
 
+def test_jobs_with_a_rate_of_their_own_do_not_look_like_a_full_link() -> None:
+    """Their gateways send a bundle at once, and then nothing until their rate allows the next one."""
+    scheduler = Scheduler(direct, tunes_links=True)
+    started_s = dict.fromkeys(submit(scheduler, *many(100, rate_gbps_max=160e-6)), 0.0)
+    for now_s in range(2, 62, 2):
+        for name, since_s in list(started_s.items()):
+            moved_bytes = 1_300_000 * (1 + int((now_s - since_s) / 65))
+            begun = started(scheduler.handle(now_s, RunProgressed(name, moved_bytes)))
+            started_s |= dict.fromkeys(begun, float(now_s))
+    assert len(started_s) == 100
+
+
+def test_an_increase_is_judged_when_each_job_has_reported_bytes() -> None:
+    """Jobs with large parts on a slow link report bytes once a minute."""
+    scheduler = Scheduler(direct, tunes_links=True)
+    seen = dict.fromkeys(submit(scheduler, *many(200, size_bytes=1000 * GB)), 0.0)
+    for now_s in range(2, 400, 2):
+        for number, (name, since_s) in enumerate(list(seen.items())):
+            moved_bytes = GB * int((now_s - since_s + number % 8) / 60)
+            begun = started(scheduler.handle(now_s, RunProgressed(name, moved_bytes)))
+            seen |= dict.fromkeys(begun, float(now_s))
+    assert len(seen) >= 64
+
+
 def test_the_operators_limit_holds_and_other_links_do_not_count() -> None:
     scheduler = Scheduler(direct, tunes_links=True)
     limited(scheduler, LINK, ANY_LINK, ResourceLimit(active=5))
@@ -299,8 +324,9 @@ def test_a_later_scheduler_continues_with_what_is_known_and_ends_in_silence() ->
     scheduler.handle(5.0, RunProgressed("old", 900_000_000))  # Most of it was moved under the earlier scheduler.
     scheduler.handle(10.0, RunProgressed("old", 1_000_000_000))
     scheduler.handle(11.0, RunEnded("old", moved_bytes=GB))
+    scheduler.handle(12.0, RunProgressed("j000", 100_000_000))
     (one,) = tuned([*scheduler.handle(TUNE_EVERY_S, TimePassed())])
-    assert one.goodput_gbps == pytest.approx(1.5 + 0.5 * (0.8 / TUNE_EVERY_S - 1.5))
+    assert one.goodput_gbps == pytest.approx(1.5 + 0.5 * (1.6 / TUNE_EVERY_S - 1.5))
     for name in ("j000", "j001", "j002"):
         scheduler.handle(20.0, RunEnded(name))
     scheduler.handle(2 * TUNE_EVERY_S, TimePassed())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 
 from tradewind.service.scheduler.events import LinkRestored, TuneLink
@@ -54,7 +55,21 @@ class TunedLinks:
             self._limits.tune(Resource(LINK, name), link.jobs_max)
 
     def progressed(self, state: JobState, moved_bytes: int, now_s: float) -> None:
-        """Count what a running job has moved so far."""
+        """Count what a running job has moved so far.
+
+        A gateway with a rate moves a bundle at once, and then nothing until the rate allows the next one. So no more
+        counts than the rate allows in the time.
+        """
+        self._progressed(state, min(moved_bytes, self._allowed_bytes(state, now_s)), now_s)
+
+    def _allowed_bytes(self, state: JobState, now_s: float) -> int:
+        """Return the most bytes that a job may have moved by its rate."""
+        grant, gbps = state.grant, state.job.rate_gbps_max
+        if grant is not None and self._limits.has_rate_limit(grant.resources):
+            gbps = min(gbps, grant.rate_gbps)
+        return sys.maxsize if math.isinf(gbps) else int(gbps * 1e9 / 8 * (now_s - state.runs[-1][0]))
+
+    def _progressed(self, state: JobState, moved_bytes: int, now_s: float) -> None:
         names, before = self._names(state), state.counted_bytes
         state.counted_bytes = max(moved_bytes, before or 0)
         newly_bytes = 0 if before is None else state.counted_bytes - before
@@ -68,7 +83,7 @@ class TunedLinks:
         """Count a run that has ended by itself, before `left`."""
         if self._tuner is None or state.grant is None:
             return
-        self.progressed(state, moved_bytes, now_s)
+        self._progressed(state, moved_bytes, now_s)
         if failure not in NOT_OF_LINKS:
             for name in self._names(state):
                 self._tuner.ended(name, state.job.tenant, now_s, failure=failure, requests=state.requests)

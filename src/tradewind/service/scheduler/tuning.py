@@ -42,6 +42,9 @@ GROWTH_FIRST, GROWTH = 2.0, 1.25
 """Factor of an increase until the first sign that the link is full, and after that."""
 GAIN_SHARE = 0.2
 """Share of the growth in running jobs by which the goodput must have grown: 20% more for twice as many."""
+ROUND_S_MAX = 300.0
+"""Longest interval that goodput is measured in: until each running job has reported bytes once on average. With large
+parts on a slow link they do so once in minutes."""
 SETTLE_S_MAX = 600.0
 """Time after an increase in which as many more jobs must have begun to move bytes; their machines may have to boot."""
 REST_S_MIN, REST_S_MAX = 60.0, 3600.0
@@ -88,10 +91,10 @@ class TunedLink:
     run, and `success` that of each tenant's runs with the time when it was seen last, latest tenant last. `read` and
     `write` are moving averages of the requests that gateways ended with. `trial` has the jobs and the goodput before
     the latest increase, until that has shown its effect; `most_running` is the most jobs that have run since, `begun`
-    is how many have begun to move bytes since, and `effect_s` when these were enough. `is_new` says that no interval
-    has passed with this number of jobs: the average begins anew, so that it lags no increase. `is_failing` says that a
-    run which failed since the last decision has lowered `success_share`: runs of one tenant do not, while another has
-    more success.
+    is how many have begun to move bytes since, and `has_effect` says that these were enough. Since `since_s` jobs have
+    moved `moved_bytes` in `reports`. `is_new` says that no such interval has passed with this number of jobs: the
+    average begins anew, so that it lags no increase. `is_failing` says that a run which failed since the last decision
+    has lowered `success_share`: runs of one tenant do not, while another has more success.
     """
 
     jobs_max: int = JOBS_START
@@ -102,16 +105,17 @@ class TunedLink:
     read: float = REQUESTS_START
     write: float = REQUESTS_START
     reason: str = ""
-    trial: tuple[int, float] | None = None
+    trial: tuple[int, float | None] | None = None
     most_running: int = 0
     begun: int = 0
-    effect_s: float | None = None
+    has_effect: bool = False
     is_new: bool = False
     changed_s: float = 0.0
     rest_s: float = REST_S_MIN
     rest_until_s: float = 0.0
     since_s: float = 0.0
     moved_bytes: int = 0
+    reports: int = 0
     running: int = 0
     ended: int = 0
     failed: dict[str, int] = field(default_factory=dict)
@@ -151,7 +155,8 @@ class LinkTuner:
         link = self._links.pop(name, None) or TunedLink()
         self._links[name] = link  # The last one used is the last to be forgotten.
         if name not in self._busy:
-            link.since_s, link.moved_bytes, link.ended, link.failed, link.is_failing = now_s, 0, 0, {}, False
+            link.ended, link.failed, link.is_failing = 0, {}, False
+            _measure_anew(link, now_s)
             self._set_due(name, now_s + TUNE_EVERY_S)
         link.running += 1
         link.most_running = max(link.most_running, link.running)
@@ -167,6 +172,7 @@ class LinkTuner:
         link.begun += is_first
         if moved_bytes > 0:
             link.moved_bytes += moved_bytes
+            link.reports += 1
             _see_success(link, tenant, None, now_s)
 
     def ended(
@@ -215,9 +221,9 @@ class LinkTuner:
         `is_wanted` says that it runs as many jobs as it may, and others wait for it; `most` is the operator's limit.
         """
         link = self._links[name]
-        _see_goodput(link, now_s)
+        is_measured = _see_goodput(link, now_s)
         _forget_success(link, now_s)
-        decisions = [*_jobs(link, now_s, is_wanted=is_wanted, most=most), *_starts(link)]
+        decisions = [*_jobs(link, now_s, is_measured=is_measured, is_wanted=is_wanted, most=most), *_starts(link)]
         if link.running:
             self._set_due(name, now_s + TUNE_EVERY_S)
         else:
@@ -249,24 +255,30 @@ def _forget_success(link: TunedLink, now_s: float) -> None:
         del link.success[tenant]
 
 
-def _see_goodput(link: TunedLink, now_s: float) -> None:
-    """End an interval: its bytes become a part of the moving average."""
+def _measure_anew(link: TunedLink, now_s: float) -> None:
+    link.since_s, link.moved_bytes, link.reports = now_s, 0, 0
+
+
+def _see_goodput(link: TunedLink, now_s: float) -> bool:
+    """End an interval if it is long enough: its bytes become a part of the moving average. Return whether it was."""
     took_s = now_s - link.since_s
-    if took_s > 0:
-        gbps = link.moved_bytes * 8e-9 / took_s
-        is_first = link.goodput_gbps is None or link.is_new
-        link.goodput_gbps = gbps if is_first else _average(link.goodput_gbps or 0.0, gbps, GOODPUT_WEIGHT)
-        link.is_new = False
-    link.since_s, link.moved_bytes = now_s, 0
+    if took_s <= 0 or (link.reports < link.running and took_s < ROUND_S_MAX):
+        return False
+    gbps = link.moved_bytes * 8e-9 / took_s
+    is_first = link.goodput_gbps is None or link.is_new
+    link.goodput_gbps = gbps if is_first else _average(link.goodput_gbps or 0.0, gbps, GOODPUT_WEIGHT)
+    link.is_new = False
+    _measure_anew(link, now_s)
+    return True
 
 
-def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -> Iterator[Tuning]:
-    """Decide how many jobs may run."""
+def _jobs(link: TunedLink, now_s: float, *, is_measured: bool, is_wanted: bool, most: int | None) -> Iterator[Tuning]:
+    """Decide how many jobs may run. `is_measured` says that an interval of the goodput ends now."""
     ended, failed, is_failing = link.ended, link.failed, link.is_failing
     link.ended, link.failed, link.is_failing = 0, {}, False
     before, now, why = link.jobs_max, link.jobs_max, ""
     jobs_max = JOBS_MAX if most is None else max(1, min(most, JOBS_MAX))
-    gbps = link.goodput_gbps or 0.0
+    gbps = None if link.is_new else link.goodput_gbps
     link.is_starting &= not is_failing
     if before > jobs_max:
         now, why = jobs_max, f"the operator's limit is {most}"
@@ -275,42 +287,51 @@ def _jobs(link: TunedLink, now_s: float, *, is_wanted: bool, most: int | None) -
         now, why = max(1, before // 2), f"{sum(failed.values())} of {ended} runs failed ({kinds})"
         link.rest_until_s = now_s + link.rest_s
     elif link.trial is not None:
-        now, why = _after_increase(link, link.trial, now_s)
-    if now == before and not is_failing and is_wanted and link.trial is None and now_s >= link.rest_until_s:
+        now, why = _after_increase(link, link.trial, now_s, is_measured=is_measured)
+    is_known = link.is_starting or gbps is not None
+    is_due = link.trial is None and now_s >= link.rest_until_s
+    if now == before and not is_failing and is_wanted and is_known and is_due:
         growth = GROWTH_FIRST if link.is_starting else GROWTH
         now = min(jobs_max, max(before + 1, int(before * growth)))
-        why = f"others waited while {before} moved {gbps:.3g} Gbit/s"
+        why = f"others waited while {before} " + ("ran" if gbps is None else f"moved {gbps:.3g} Gbit/s")
         if now > before:
             link.trial, link.changed_s = (before, gbps), now_s
-            link.most_running, link.begun, link.effect_s = link.running, 0, None
+            link.most_running, link.begun, link.has_effect = link.running, 0, False
     if now < before:
         link.trial = None
     if now != before:
         link.is_new = True
+        _measure_anew(link, now_s)
         link.jobs_max, link.reason = now, f"{_change(before, now, 'jobs')}: {why}"
         yield Tuning(JOBS, before, now, link.reason)
 
 
-def _after_increase(link: TunedLink, trial: tuple[int, float], now_s: float) -> tuple[int, str]:
+def _after_increase(
+    link: TunedLink, trial: tuple[int, float | None], now_s: float, *, is_measured: bool
+) -> tuple[int, str]:
     """Return the number of jobs after an increase: it stays if the goodput has risen, or while that is not known.
 
-    That is known an interval after as many jobs have begun to move bytes as run in addition.
+    That is known when as many jobs have begun to move bytes as run in addition, and then the goodput has been measured.
+    If it was not known before the increase, it is enough that they move bytes.
     """
     jobs, gbps = trial
     now_gbps, ran = link.goodput_gbps or 0.0, link.most_running
-    if link.effect_s is None and jobs < ran <= jobs + link.begun:
-        link.effect_s = now_s
-    if now_gbps > 0 and ran > jobs and now_gbps >= gbps * (1 + GAIN_SHARE * (ran / jobs - 1)):
+    is_effective = jobs < ran <= jobs + link.begun
+    has_risen = is_measured and now_gbps > 0 and now_gbps >= (gbps or 0.0) * (1 + GAIN_SHARE * (ran / jobs - 1))
+    if ran > jobs and (has_risen or (is_effective and gbps is None)):
         link.trial, link.rest_s = None, REST_S_MIN
         return link.jobs_max, ""
-    if link.effect_s is None:
+    if not is_effective and not link.has_effect:
         if now_s - link.changed_s < SETTLE_S_MAX:
             return link.jobs_max, ""
         return jobs, f"no more than {jobs} have moved bytes at once in {SETTLE_S_MAX / 60:.0f} min"
-    if now_s - link.effect_s < TUNE_EVERY_S:
+    if not link.has_effect:
+        link.has_effect = link.is_new = True
+        _measure_anew(link, now_s)
+    if not is_measured or link.is_new:
         return link.jobs_max, ""
     why = (
-        f"{ran} moved {now_gbps:.3g} Gbit/s, hardly more than the {gbps:.3g} of {jobs}; "
+        f"{ran} moved {now_gbps:.3g} Gbit/s, hardly more than the {gbps or 0.0:.3g} of {jobs}; "
         f"the next try is in {link.rest_s / 60:.0f} min"
     )
     link.is_starting = False
