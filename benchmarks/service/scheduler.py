@@ -56,7 +56,7 @@ def jobs_of(count: int, stores: Sequence[str], chance: random.Random) -> Iterato
 
 def build_simulator(count: int, seed: int, stores: int = STORES) -> Simulator:
     """Return the simulator of the scenario, with all jobs and limits."""
-    simulator = Simulator(bind, failures=0.01, seed=seed)
+    simulator = Simulator(bind, failures=0.01, seed=seed, tunes_links=True)
     for tenant, weight in WEIGHTS.items():
         simulator.at(0, WeightSet(tenant, weight))
     names = [f"store{number}" for number in range(stores)]
@@ -138,6 +138,7 @@ def measure_scheduler(count: int, seed: int) -> tuple[str, bool]:
         f"| events | {simulator.events:,} |",
         f"| CPU time | {took_s:.1f} s |",
         f"| CPU time per event | {took_s / simulator.events * 1e6:.0f} µs |",
+        f"| decisions about links that changed something | {sum(len(one.changes) for _, one in simulator.tunings):,} |",
         f"| simulated time | {simulator.now_s / 3600:.1f} h |",
         f"| fairness error against weights (aim: {FAIRNESS_ERROR_MAX:.0%}) | {error:.1%} |",
         f"| wait, median | {statistics.median(waits) / 3600:.2f} h |",
