@@ -21,8 +21,8 @@ TERMINATE_S = 60.0
 #: Maximum number of concurrent calls about single machines.
 CALLS_AT_ONCE_MAX = 16
 
-#: Errors of a call that are raised again in the caller. Any other error is a defect, and its traceback is printed by
-#: the call's thread.
+#: Errors of a call with a time limit that are raised again in the caller. Any other is a defect, whose traceback the
+#: call's thread prints.
 FAILURES = (TradewindError, OSError, KeyError)
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
     def run(index: int) -> None:
         try:
             answers[index] = call(items[index])
-        except FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - raised again below
             errors[index] = error
 
     for first in range(0, len(items), at_once_max):
