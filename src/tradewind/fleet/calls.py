@@ -21,8 +21,8 @@ TERMINATE_S = 60.0
 #: Maximum number of concurrent calls about single machines.
 CALLS_AT_ONCE_MAX = 16
 
-#: Errors of a call with a time limit that are raised again in the caller. Any other is a defect, whose traceback the
-#: call's thread prints.
+#: Errors of a call that are raised again in the caller. Any other error is a defect, and its traceback is printed by
+#: the call's thread.
 FAILURES = (TradewindError, OSError, KeyError)
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class InFlight:
 def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS_AT_ONCE_MAX) -> list[R]:
     """Call a function for each item, up to `at_once_max` at the same time, and return the results in order.
 
-    Raises the first error when all calls are done.
+    Raises the first error when all calls are done, or CallRefused (transient) if one of them ended in a defect.
     """
     if len(items) == 1:
         return [call(items[0])]
@@ -96,7 +96,7 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
     def run(index: int) -> None:
         try:
             answers[index] = call(items[index])
-        except Exception as error:  # noqa: BLE001 - raised again below
+        except FAILURES as error:
             errors[index] = error
 
     for first in range(0, len(items), at_once_max):
@@ -110,4 +110,6 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
             thread.join()
     if errors:
         raise errors[min(errors)]
+    if len(answers) < len(items):
+        raise CallRefused(Refusal("transient", "a call failed unexpectedly"))
     return [answers[index] for index in range(len(items))]
