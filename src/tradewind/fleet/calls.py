@@ -86,7 +86,7 @@ class InFlight:
 def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS_AT_ONCE_MAX) -> list[R]:
     """Call a function for each item, up to `at_once_max` at the same time, and return the results in order.
 
-    Raises the first error when all calls are done.
+    Raises the first error when all calls are done, or CallRefused (transient) if one of them ended in a defect.
     """
     if len(items) == 1:
         return [call(items[0])]
@@ -110,4 +110,6 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
             thread.join()
     if errors:
         raise errors[min(errors)]
+    if len(answers) < len(items):
+        raise CallRefused(Refusal("transient", "a call failed unexpectedly"))
     return [answers[index] for index in range(len(items))]

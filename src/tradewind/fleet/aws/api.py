@@ -9,6 +9,7 @@ from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.refusals import LOGIN, refusal_of
+from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
 from tradewind.model.aws import AwsSettings
 
@@ -88,7 +89,7 @@ class AwsApi:
 
     def _made(self, service: str, region: str) -> Any:
         try:
-            import boto3  # noqa: F401
+            load_libraries("boto3")
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
         except ImportError:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure.errors import SIGN_IN, refusal_of
+from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
 from tradewind.model.azure import AzureSettings
 
@@ -59,6 +60,7 @@ class Clients:
 
     def call(self, place: str, function: Callable[[], T]) -> T:
         """Return what a function of a client returns. Raises CallRefused, whose reason begins with `place`."""
+        load_libraries("azure.core.exceptions")
         from azure.core.exceptions import (
             AzureError,
             ClientAuthenticationError,
@@ -95,6 +97,7 @@ class Clients:
 
     def send(self, place: str, method: str, path: str, version: str, body: Any = None) -> Any:
         """Send a request for which the clients have no function; return the answer's JSON. Raises CallRefused."""
+        load_libraries("azure.core.rest", "azure.mgmt.core.exceptions")
         from azure.core.rest import HttpRequest
 
         def sent() -> Any:
@@ -115,6 +118,7 @@ class Clients:
 
         To be called by `call`.
         """
+        load_libraries("requests", "azure.core.exceptions")
         import requests
         from azure.core.exceptions import ServiceResponseError
 
@@ -141,6 +145,7 @@ class Clients:
         with self._making:
             if name not in self._made:
                 try:
+                    load_libraries(module, "azure.identity")
                     kind = getattr(import_module(module), name)
                     identity = import_module("azure.identity")
                 except ModuleNotFoundError as error:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.refusals import of_operation, of_response
+from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class ComputeApi:
     def _session(self) -> requests.Session:
         """Return this thread's session: a session must not be shared by threads."""
         try:
+            load_libraries("google.auth.transport.requests")
             import google.auth
             import requests
             from google.auth.transport.requests import AuthorizedSession
