@@ -112,6 +112,7 @@ def test_clock_changes() -> None:
         ({"cron": "61 * * * *"}, "bad minute"),
         ({"cron": "* * *"}, "does not have five fields"),
         ({"time_zone": "Mars/Base"}, "no such time zone: Mars/Base"),
+        ({"time_zone": "Mars/Base", "cron": None}, "no such time zone: Mars/Base"),
         ({"overlap": "maybe"}, "no such rule for overlaps: maybe"),
         ({"count": 0}, "the count is below 1"),
     ],

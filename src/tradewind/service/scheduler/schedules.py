@@ -7,7 +7,7 @@ and a time that it repeats comes once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timezone, tzinfo
 from itertools import chain, islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -50,6 +50,7 @@ class JobSchedule:
             raise UsageError("the count is below 1", hint="leave it out for no limit")
         if self.cron is not None and len(self.cron.split()) != 5:
             raise UsageError(f"{self.cron!r} does not have five fields", hint="minute hour day month weekday")
+        _zone(self.time_zone)
         next(self.times_after(0.0), None)
 
     def times_after(self, now_s: float) -> Iterator[float]:
@@ -57,16 +58,20 @@ class JobSchedule:
         if self.cron is None:
             return
         try:
-            zone = timezone.utc if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
-            times = CronSim(self.cron, datetime.fromtimestamp(now_s, zone))
+            times = CronSim(self.cron, datetime.fromtimestamp(now_s, _zone(self.time_zone)))
         except CronSimError as error:
             raise UsageError(f"{self.cron!r}: {str(error).lower()}", hint=None) from error
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise UsageError(f"no such time zone: {self.time_zone}", hint="for example Europe/Zurich") from error
         for time in times:
             if self.end_s is not None and time.timestamp() > self.end_s:
                 return
             yield time.timestamp()
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return timezone.utc if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(f"no such time zone: {name}", hint="for example Europe/Zurich") from error
 
 
 @dataclass(frozen=True)
