@@ -62,6 +62,8 @@ struct Direction {
     pending: Option<Pending>,
     unflushed: bool,
     source_closed: bool,
+    /// Why the source broke, after the bytes that it still gave.
+    broke: Option<io::Error>,
     closed: bool,
     moved: bool,
     began: bool,
@@ -88,6 +90,9 @@ impl Direction {
                 return Poll::Ready(Ok(()));
             }
             ready!(self.poll_write(cx, to, count))?;
+            if let Some(error) = self.broke.take() {
+                return Poll::Ready(Err(error));
+            }
             if self.source_closed {
                 ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
                 self.closed = true;
@@ -108,7 +113,11 @@ impl Direction {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, to: &mut Conn, count: &AtomicU64) -> Poll<io::Result<()>> {
         while let Some(pending) = &mut self.pending {
-            let written = ready!(Pin::new(&mut *to).poll_write(cx, &pending.buffer[pending.start..pending.end]))?;
+            let bytes = &pending.buffer[pending.start..pending.end];
+            let written = match self.source_closed {
+                true => ready!(to.poll_write_last(cx, bytes))?,
+                false => ready!(Pin::new(&mut *to).poll_write(cx, bytes))?,
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -124,24 +133,31 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> io::Result<Poll<()>> {
+    /// Reads what is there, and the end if it is there, too: then both can be passed on in one packet.
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> Poll<io::Result<()>> {
         let mut buffer = take_buffer();
         let mut room = ReadBuf::new(&mut buffer);
-        let read = Pin::new(from).poll_read(cx, &mut room);
-        let end = room.filled().len();
-        if end > 0 {
-            self.pending = Some(Pending { buffer, start: 0, end });
-        } else {
-            give_back(buffer);
-        }
-        match read {
-            Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(result) => {
-                result?;
-                self.source_closed = end == 0;
-                Ok(Poll::Ready(()))
+        let polled = loop {
+            let before = room.filled().len();
+            match Pin::new(&mut *from).poll_read(cx, &mut room) {
+                Poll::Ready(Ok(())) if room.filled().len() == before => {
+                    self.source_closed = true;
+                    break Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(())) if room.remaining() > 0 => {}
+                polled => break polled,
             }
+        };
+        let end = room.filled().len();
+        if end == 0 {
+            give_back(buffer);
+            return polled;
         }
+        self.pending = Some(Pending { buffer, start: 0, end });
+        if let Poll::Ready(Err(error)) = polled {
+            self.broke = Some(error);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
