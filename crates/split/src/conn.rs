@@ -32,6 +32,17 @@ impl Conn {
         }
     }
 
+    /// True if dropping it ends it as `poll_shutdown` does.
+    pub(crate) fn ends_when_dropped(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Lets the kernel ask a silent peer whether it is still there.
+    pub(crate) fn keep_alive(&self) {
+        // If this fails, the socket is already closed.
+        let _ = set_keepalive(self.tcp());
+    }
+
     /// Resets the connection instead of closing it.
     pub(crate) fn reset(self) {
         self.reset_when_dropped(true);
@@ -68,11 +79,19 @@ const INHERITS: bool = cfg!(target_os = "linux");
 /// Sets the options that every connection has, on a connection or on a listener, from which its connections inherit them.
 /// Buffer sizes are left to the kernel, which tunes them.
 pub(crate) fn set_options<S: AsFd>(socket: &S) -> io::Result<()> {
-    let socket = SockRef::from(socket);
-    socket.set_tcp_nodelay(true)?;
+    set_options_from_start(socket)?;
+    set_keepalive(socket)
+}
+
+fn set_keepalive<S: AsFd>(socket: &S) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_RETRIES);
-    socket.set_tcp_keepalive(&keepalive)?;
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
+
+fn set_options_from_start<S: AsFd>(socket: &S) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES)?;
     #[cfg(not(target_os = "linux"))]
@@ -89,9 +108,10 @@ pub(crate) fn set_accepted_options(tcp: &TcpStream, congestion_control: Option<&
     Ok(())
 }
 
-/// Sets the options of a connection that was dialed.
+/// Sets the options of a connection that was dialed. Those of keepalive take four system calls, so a flow sets them when it
+/// is no longer short ([`Conn::keep_alive`]).
 pub(crate) fn set_dialed_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
-    set_options(tcp)?;
+    set_options_from_start(tcp)?;
     set_congestion_control(tcp, congestion_control);
     Ok(())
 }

@@ -48,6 +48,8 @@ pub const BACKLOG: u32 = 4096;
 pub const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 /// See [`KEEPALIVE_TIME`].
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Age from which a flow keeps its connection to the destination or next proxy alive.
+pub const KEEPALIVE_FROM: Duration = Duration::from_secs(5);
 /// Unanswered keepalive probes after which a connection is reset.
 pub const KEEPALIVE_RETRIES: u32 = 6;
 /// Open files of a process that its connections leave to listeners, lookups, and connections that are kept ready. Beyond

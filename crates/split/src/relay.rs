@@ -4,7 +4,7 @@
 //! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none.
 
 use crate::conn::Conn;
-use crate::limits::{RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
+use crate::limits::{KEEPALIVE_FROM, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -77,13 +77,14 @@ impl Direction {
         Self { pending, ..Self::default() }
     }
 
-    /// Moves bytes until the direction is closed.
+    /// Moves bytes until the direction is closed. `last`: the other direction is closed.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut Conn,
         to: &mut Conn,
         count: &AtomicU64,
+        last: bool,
     ) -> Poll<io::Result<()>> {
         for _ in 0..RELAY_ROUNDS_MAX {
             if self.closed {
@@ -94,7 +95,9 @@ impl Direction {
                 return Poll::Ready(Err(error));
             }
             if self.source_closed {
-                ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                if !(last && to.ends_when_dropped()) {
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                }
                 self.closed = true;
                 self.moved = true;
                 return Poll::Ready(Ok(()));
@@ -175,7 +178,8 @@ pub(crate) async fn relay(
     client.reset_when_dropped(true);
     far.reset_when_dropped(true);
     let (mut up, mut down) = (Direction::starting_with(prefix), Direction::default());
-    let mut timer = pin!(sleep(idle));
+    let mut timer = pin!(sleep(idle.min(KEEPALIVE_FROM)));
+    let (begun, mut kept_alive) = (Instant::now(), false);
     let (mut up_first, mut began) = (true, Some(began));
     let end = poll_fn(|cx| {
         // Both take turns at being first: together they may use up the task's budget.
@@ -183,8 +187,8 @@ pub(crate) async fn relay(
         let mut closed = true;
         for turn in [up_first, !up_first] {
             let polled = match turn {
-                true => up.poll(cx, &mut client, &mut far, &bytes.up),
-                false => down.poll(cx, &mut far, &mut client, &bytes.down),
+                true => up.poll(cx, &mut client, &mut far, &bytes.up, down.closed),
+                false => down.poll(cx, &mut far, &mut client, &bytes.down, up.closed),
             };
             match polled {
                 Poll::Ready(Ok(())) => {}
@@ -197,6 +201,11 @@ pub(crate) async fn relay(
         }
         if closed {
             return Poll::Ready(End::Closed);
+        }
+        if !kept_alive && timer.as_mut().poll(cx).is_ready() {
+            kept_alive = true;
+            far.keep_alive();
+            timer.as_mut().reset(begun + idle);
         }
         poll_idle(cx, timer.as_mut(), &mut [&mut up.moved, &mut down.moved], idle)
     })
