@@ -1,11 +1,18 @@
 //! One connection: plain TCP or TLS, with the options of its socket.
 
 use crate::limits::{KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, KEEPALIVE_TIME, NOTSENT_LOWAT_BYTES};
+#[cfg(target_os = "linux")]
+use rustix::net::{SendFlags, send};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
+#[cfg(target_os = "linux")]
+use std::task::ready;
 use std::task::{Context, Poll};
 use std::time::Duration;
+#[cfg(target_os = "linux")]
+use tokio::io::Interest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -25,9 +32,37 @@ impl Conn {
         }
     }
 
+    /// True if dropping it ends it as `poll_shutdown` does.
+    pub(crate) fn ends_when_dropped(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Lets the kernel ask a silent peer whether it is still there.
+    pub(crate) fn keep_alive(&self) {
+        // If this fails, the socket is already closed.
+        let _ = set_keepalive(self.tcp());
+    }
+
     /// Resets the connection instead of closing it.
     pub(crate) fn reset(self) {
         self.reset_when_dropped(true);
+    }
+
+    /// As `poll_write`, of the last bytes before `poll_shutdown`: the kernel may send both in one packet.
+    pub(crate) fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        #[cfg(target_os = "linux")]
+        if let Self::Plain(tcp) = self {
+            loop {
+                ready!(tcp.poll_write_ready(cx))?;
+                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+                let written = tcp.try_io(Interest::WRITABLE, || Ok(send(&*tcp, bytes, flags)?));
+                match written {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    written => return Poll::Ready(written),
+                }
+            }
+        }
+        Pin::new(self).poll_write(cx, bytes)
     }
 
     /// Lets the kernel send a reset, or an orderly end, when this connection is dropped, even if the whole process is
@@ -38,26 +73,60 @@ impl Conn {
     }
 }
 
-/// Sets the options that every connection has. Buffer sizes are left to the kernel, which tunes them.
-pub(crate) fn set_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
-    let socket = SockRef::from(tcp);
-    socket.set_tcp_nodelay(true)?;
+/// True if an accepted connection has the options of its listener.
+const INHERITS: bool = cfg!(target_os = "linux");
+
+/// Sets the options that every connection has, on a connection or on a listener, from which its connections inherit them.
+/// Buffer sizes are left to the kernel, which tunes them.
+pub(crate) fn set_options<S: AsFd>(socket: &S) -> io::Result<()> {
+    set_options_from_start(socket)?;
+    set_keepalive(socket)
+}
+
+fn set_keepalive<S: AsFd>(socket: &S) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_RETRIES);
-    socket.set_tcp_keepalive(&keepalive)?;
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}
+
+fn set_options_from_start<S: AsFd>(socket: &S) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    {
-        socket.set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES)?;
-        if let Some(name) = congestion_control
-            && let Err(error) = socket.set_tcp_congestion(name.as_bytes())
-        {
-            tracing::debug!(%error, name, "the congestion control stays the default");
-        }
-    }
+    socket.set_tcp_notsent_lowat(NOTSENT_LOWAT_BYTES)?;
     #[cfg(not(target_os = "linux"))]
-    let _ = (congestion_control, NOTSENT_LOWAT_BYTES);
+    let _ = NOTSENT_LOWAT_BYTES;
     Ok(())
 }
+
+/// Sets the options of a connection that was accepted from a listener with [`set_options`].
+pub(crate) fn set_accepted_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
+    if !INHERITS {
+        set_options(tcp)?;
+    }
+    set_congestion_control(tcp, congestion_control);
+    Ok(())
+}
+
+/// Sets the options of a connection that was dialed. Those of keepalive take four system calls, so a flow sets them when it
+/// is no longer short ([`Conn::keep_alive`]).
+pub(crate) fn set_dialed_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
+    set_options_from_start(tcp)?;
+    set_congestion_control(tcp, congestion_control);
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn set_congestion_control(tcp: &TcpStream, wanted: Option<&str>) {
+    if let Some(name) = wanted
+        && let Err(error) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
+    {
+        tracing::debug!(%error, name, "the congestion control stays the default");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_congestion_control(_tcp: &TcpStream, _wanted: Option<&str>) {}
 
 impl AsyncRead for Conn {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

@@ -1,7 +1,7 @@
 //! Establishes the far side of a flow: dials the destination, or passes the request to the next proxy.
 
 use crate::allow::Pattern;
-use crate::conn::{Conn, set_options};
+use crate::conn::{Conn, set_dialed_options};
 use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
 use crate::hops::Source;
@@ -89,7 +89,7 @@ async fn resolve(shared: &Shared, destination: &Destination) -> Result<Vec<Socke
 
 async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect(address).await?;
-    set_options(&tcp, shared.config.congestion_control.as_deref())?;
+    set_dialed_options(&tcp, shared.config.congestion_control.as_deref())?;
     Ok(tcp)
 }
 

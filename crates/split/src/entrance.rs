@@ -1,9 +1,11 @@
 //! The bound listeners of a proxy.
 
 use crate::config::Config;
+use crate::conn::set_options;
 use crate::limits::BACKLOG;
 use crate::refusal::SplitError;
 use crate::token::Tokens;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::{TcpListener, TcpSocket};
@@ -51,10 +53,12 @@ pub(crate) fn entrances(
             Some(index) => Entrance { tokens, ..left.remove(index) },
             None => {
                 let of_address = lent.take_if(|(address, _)| *address == listener.listen);
-                let (door, address) = match of_address {
-                    Some((address, listener)) => (Door::new(listener), address),
-                    None => open(listener.listen)?,
+                let opened = match of_address {
+                    Some((address, listener)) => set_options(&listener).map(|()| (Door::new(listener), address)),
+                    None => open(listener.listen),
                 };
+                let (door, address) =
+                    opened.map_err(|source| SplitError::Listen { address: listener.listen.to_string(), source })?;
                 let (id, closed) = (door.id, door.closed.clone());
                 doors.push(door);
                 Entrance { id, requested: listener.listen, address, tokens, closed }
@@ -73,16 +77,13 @@ impl Door {
 }
 
 /// Binds a listener. Returns it with its address.
-fn open(address: SocketAddr) -> Result<(Door, SocketAddr), SplitError> {
-    let bound = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
-        let bound = listener.local_addr()?;
-        Ok((listener, bound))
-    };
-    let (listener, bound) = bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })?;
+fn open(address: SocketAddr) -> io::Result<(Door, SocketAddr)> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    set_options(&socket)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
+    let bound = listener.local_addr()?;
     Ok((Door::new(listener), bound))
 }
 
@@ -116,5 +117,22 @@ mod tests {
         let (found, _doors) = entrances(&config(&["127.0.0.1:0".parse().unwrap()]), &[], Some(lent)).unwrap();
         assert_ne!(found[0].address, at);
         TcpListener::bind(at).await.unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn accepted_connections_have_the_options_of_their_listener() {
+        use crate::limits::{KEEPALIVE_TIME, NOTSENT_LOWAT_BYTES};
+        let lent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (at, any) = (lent.local_addr().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let (found, doors) = entrances(&config(&[any, at]), &[], Some(lent)).unwrap();
+        for (entrance, door) in found.iter().zip(&doors) {
+            let _client = tokio::net::TcpStream::connect(entrance.address).await.unwrap();
+            let (tcp, _) = door.listener.accept().await.unwrap();
+            let socket = socket2::SockRef::from(&tcp);
+            assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+            assert_eq!(socket.tcp_notsent_lowat().unwrap(), NOTSENT_LOWAT_BYTES);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::entrance::entrances;
+use crate::files::within_files;
 use crate::pool::Pools;
 use crate::proxy::{Live, Shared};
 use crate::refusal::SplitError;
@@ -80,7 +81,7 @@ impl Handle {
         places.zip(doors).for_each(|(place, door)| place.send(door));
         let gone = current.entrances.iter().filter(|old| entrances.iter().all(|each| each.id != old.id));
         gone.for_each(|old| old.closed.cancel());
-        current.admission.set_limits(config.limits.clone());
+        current.admission.set_limits(within_files(&config.limits));
         self.0.drain.send_replace(config.limits.drain_timeout());
         let addresses = entrances.iter().map(|entrance| entrance.address).collect();
         let pools = Arc::new(Pools::new(&config, &current.pools));

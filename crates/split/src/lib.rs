@@ -27,6 +27,7 @@ mod conn;
 pub mod destination;
 mod dial;
 mod entrance;
+mod files;
 mod handle;
 pub mod header;
 mod hops;

@@ -48,8 +48,15 @@ pub const BACKLOG: u32 = 4096;
 pub const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 /// See [`KEEPALIVE_TIME`].
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Age from which a flow keeps its connection to the destination or next proxy alive.
+pub const KEEPALIVE_FROM: Duration = Duration::from_secs(5);
 /// Unanswered keepalive probes after which a connection is reset.
 pub const KEEPALIVE_RETRIES: u32 = 6;
+/// Open files of a process that its connections leave to listeners, lookups, and connections that are kept ready. Beyond
+/// the rest, at two files each, connections are refused as beyond `connections_max`.
+pub const FILES_RESERVED: u64 = 64;
+/// Time for which the memory of an ended flow, about 1 kB, may stay in use.
+pub const ENDED_FLOWS_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after the kernel refuses to accept a connection (out of files or memory).
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Most connections that are kept ready for each next proxy; a configuration with more is refused.

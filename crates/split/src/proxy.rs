@@ -2,12 +2,13 @@
 
 use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
-use crate::conn::{Conn, set_options};
+use crate::conn::{Conn, set_accepted_options};
 use crate::dial;
 use crate::entrance::{Door, Entrance, entrances};
+use crate::files::within_files;
 use crate::handle::Handle;
 use crate::hops::HopCounts;
-use crate::limits::{ACCEPT_RETRY_PAUSE, LISTENERS_MAX, LOOKUPS_MAX};
+use crate::limits::{ACCEPT_RETRY_PAUSE, ENDED_FLOWS_INTERVAL, LISTENERS_MAX, LOOKUPS_MAX};
 use crate::pool::Pools;
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{End, relay};
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
@@ -119,7 +121,7 @@ impl Proxy {
         config.check(tls.is_some())?;
         let (entrances, doors) = entrances(&config, &[], lent)?;
         let addresses = entrances.iter().map(|entrance| entrance.address).collect();
-        let admission = Admission::new(config.limits.clone());
+        let admission = Admission::new(within_files(&config.limits));
         let drain = watch::Sender::new(config.limits.drain_timeout());
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         let (tallies, counts) = (Arc::default(), Arc::default());
@@ -177,11 +179,14 @@ async fn accept(live: Arc<Live>, door: Door, stop: CancellationToken) {
     // Cancelled also if this future is dropped.
     let closing = CancellationToken::new();
     let _closing = closing.clone().drop_guard();
+    // Now and then, and not at the end of each flow, which would wake this task for each.
+    let mut forgetting = tokio::time::interval(ENDED_FLOWS_INTERVAL);
+    forgetting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             () = closed.cancelled() => break,
-            Some(_ended) = flows.join_next() => {}
+            _ = forgetting.tick(), if !flows.is_empty() => while flows.try_join_next().is_some() {},
             accepted = listener.accept() => match accepted {
                 Ok((tcp, client)) => drop(flows.spawn(serve(live.clone(), id, tcp, client, closing.clone()))),
                 Err(error) => {
@@ -287,14 +292,15 @@ impl Drop for Waiting<'_> {
 async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Result<End, Refusal> {
     let (mut client, request, requested) = (opened.client, opened.request, Instant::now());
     // Boxed, as in `from_client`.
+    let destination = request.destination.to_string();
     let established = Box::pin(async {
         let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(|client| shared.admission.enter(client)).transpose()?;
         if !shared.config.allow.allows_request(&request.destination) {
-            return Err(Refusal::new(Cause::NotAllowed, request.destination.to_string()));
+            return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
-        let to = shared.admission.enter(Key::Destination(request.destination.to_string()))?;
+        let to = shared.admission.enter(Key::Destination(destination.clone()))?;
         Ok((dial::establish(shared, &request).await?, (by_proxy, by_client, to)))
     });
     match established.await {
@@ -303,8 +309,7 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
                 far.reset();
                 return Err(Refusal::of_read(&error));
             }
-            let (name, destination) = (listener.name.as_deref(), request.destination.to_string());
-            let tally = shared.tallies.established(name, &request.route, &destination);
+            let tally = shared.tallies.established(listener.name.as_deref(), &request.route, &destination);
             let began = || {
                 if let (Some(next), Some(source)) = (request.route.first(), source) {
                     shared.hop(next, |hop| hop.first_byte(source, requested.elapsed()));
@@ -362,6 +367,6 @@ fn places(
     let place = shared.admission.accept(Instant::now())?;
     let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(address))).transpose()?;
     let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address))).transpose()?;
-    set_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
+    set_accepted_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
     Ok(((place, client), opening))
 }

@@ -1,5 +1,6 @@
 //! Why a connection, or a configuration, was refused.
 
+use crate::files::used_up;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -22,7 +23,7 @@ pub enum Cause {
     Unauthenticated,
     /// The client or a proxy sent a request that is malformed or too large.
     Malformed,
-    /// A limit of connections, of the accept rate or of name lookups is reached.
+    /// A limit of connections, of open files, of the accept rate or of name lookups is reached.
     Limit,
     /// The route names a proxy that the configuration does not have, or is too long.
     Route,
@@ -56,6 +57,7 @@ impl Cause {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::TimedOut => Self::TimedOut,
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::Unreachable,
+            _ if used_up(error) => Self::Limit,
             _ => Self::Broken,
         }
     }

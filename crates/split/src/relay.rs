@@ -4,7 +4,7 @@
 //! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none.
 
 use crate::conn::Conn;
-use crate::limits::{RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
+use crate::limits::{KEEPALIVE_FROM, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -62,6 +62,8 @@ struct Direction {
     pending: Option<Pending>,
     unflushed: bool,
     source_closed: bool,
+    /// Why the source broke, after the bytes that it still gave.
+    broke: Option<io::Error>,
     closed: bool,
     moved: bool,
     began: bool,
@@ -75,21 +77,27 @@ impl Direction {
         Self { pending, ..Self::default() }
     }
 
-    /// Moves bytes until the direction is closed.
+    /// Moves bytes until the direction is closed. `last`: the other direction is closed.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut Conn,
         to: &mut Conn,
         count: &AtomicU64,
+        last: bool,
     ) -> Poll<io::Result<()>> {
         for _ in 0..RELAY_ROUNDS_MAX {
             if self.closed {
                 return Poll::Ready(Ok(()));
             }
             ready!(self.poll_write(cx, to, count))?;
+            if let Some(error) = self.broke.take() {
+                return Poll::Ready(Err(error));
+            }
             if self.source_closed {
-                ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                if !(last && to.ends_when_dropped()) {
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                }
                 self.closed = true;
                 self.moved = true;
                 return Poll::Ready(Ok(()));
@@ -108,7 +116,11 @@ impl Direction {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, to: &mut Conn, count: &AtomicU64) -> Poll<io::Result<()>> {
         while let Some(pending) = &mut self.pending {
-            let written = ready!(Pin::new(&mut *to).poll_write(cx, &pending.buffer[pending.start..pending.end]))?;
+            let bytes = &pending.buffer[pending.start..pending.end];
+            let written = match self.source_closed {
+                true => ready!(to.poll_write_last(cx, bytes))?,
+                false => ready!(Pin::new(&mut *to).poll_write(cx, bytes))?,
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -124,24 +136,31 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> io::Result<Poll<()>> {
+    /// Reads what is there, and the end if it is there, too: then both can be passed on in one packet.
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> Poll<io::Result<()>> {
         let mut buffer = take_buffer();
         let mut room = ReadBuf::new(&mut buffer);
-        let read = Pin::new(from).poll_read(cx, &mut room);
-        let end = room.filled().len();
-        if end > 0 {
-            self.pending = Some(Pending { buffer, start: 0, end });
-        } else {
-            give_back(buffer);
-        }
-        match read {
-            Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(result) => {
-                result?;
-                self.source_closed = end == 0;
-                Ok(Poll::Ready(()))
+        let polled = loop {
+            let before = room.filled().len();
+            match Pin::new(&mut *from).poll_read(cx, &mut room) {
+                Poll::Ready(Ok(())) if room.filled().len() == before => {
+                    self.source_closed = true;
+                    break Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(())) if room.remaining() > 0 => {}
+                polled => break polled,
             }
+        };
+        let end = room.filled().len();
+        if end == 0 {
+            give_back(buffer);
+            return polled;
         }
+        self.pending = Some(Pending { buffer, start: 0, end });
+        if let Poll::Ready(Err(error)) = polled {
+            self.broke = Some(error);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -159,7 +178,8 @@ pub(crate) async fn relay(
     client.reset_when_dropped(true);
     far.reset_when_dropped(true);
     let (mut up, mut down) = (Direction::starting_with(prefix), Direction::default());
-    let mut timer = pin!(sleep(idle));
+    let mut timer = pin!(sleep(idle.min(KEEPALIVE_FROM)));
+    let (begun, mut kept_alive) = (Instant::now(), false);
     let (mut up_first, mut began) = (true, Some(began));
     let end = poll_fn(|cx| {
         // Both take turns at being first: together they may use up the task's budget.
@@ -167,8 +187,8 @@ pub(crate) async fn relay(
         let mut closed = true;
         for turn in [up_first, !up_first] {
             let polled = match turn {
-                true => up.poll(cx, &mut client, &mut far, &bytes.up),
-                false => down.poll(cx, &mut far, &mut client, &bytes.down),
+                true => up.poll(cx, &mut client, &mut far, &bytes.up, down.closed),
+                false => down.poll(cx, &mut far, &mut client, &bytes.down, up.closed),
             };
             match polled {
                 Poll::Ready(Ok(())) => {}
@@ -181,6 +201,11 @@ pub(crate) async fn relay(
         }
         if closed {
             return Poll::Ready(End::Closed);
+        }
+        if !kept_alive && timer.as_mut().poll(cx).is_ready() {
+            kept_alive = true;
+            far.keep_alive();
+            timer.as_mut().reset(begun + idle);
         }
         poll_idle(cx, timer.as_mut(), &mut [&mut up.moved, &mut down.moved], idle)
     })

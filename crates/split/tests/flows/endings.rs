@@ -33,6 +33,46 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
 }
 
 #[tokio::test]
+async fn a_reset_right_after_the_last_bytes_is_not_an_orderly_end() {
+    for hops in CHAINS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        for client_resets in [true, false] {
+            let (client, server) = pair(&listener, &chain).await;
+            let (mut resets, mut suffers) = if client_resets { (client, server) } else { (server, client) };
+            SockRef::from(&resets).set_linger(Some(Duration::ZERO)).unwrap();
+            resets.write_all(b"some").await.unwrap();
+            drop(resets);
+            assert_eq!(read_to_error(&mut suffers).await, ErrorKind::ConnectionReset, "{hops} hops");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_last_bytes_arrive_before_the_end() {
+    for hops in CHAINS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        for client_first in [true, false] {
+            for length in [1, 1 << 20] {
+                let (client, server) = pair(&listener, &chain).await;
+                let (mut first, mut second) = if client_first { (client, server) } else { (server, client) };
+                let sending = async {
+                    first.write_all(&vec![7; length]).await.unwrap();
+                    first.shutdown().await.unwrap();
+                };
+                let mut received = Vec::new();
+                let (_, read) = in_time(async { tokio::join!(sending, second.read_to_end(&mut received)) }).await;
+                assert_eq!((read.unwrap(), received == vec![7; length]), (length, true), "{hops} hops");
+                second.shutdown().await.unwrap();
+                assert_eq!(in_time(first.read(&mut [0])).await.unwrap(), 0);
+            }
+        }
+        chain[0].until(|status| status.closed == 4 && status.open == 0).await;
+    }
+}
+
+#[tokio::test]
 async fn a_proxy_that_stops_resets_its_flows() {
     for hops in [0, 1] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
