@@ -59,12 +59,13 @@ class S3:
         if parts.scheme == "https":
             self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
 
-    def create_bucket(self, bucket: str, region: str | None = None) -> None:
-        """Create a bucket, in ``region`` if the server has several."""
+    def create_bucket(self, bucket: str, region: str | None = None, *, locks: bool = False) -> None:
+        """Create a bucket, in ``region`` if the server has several, with Object Lock if it ``locks``."""
         body = (
             f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
         )
-        self._call("PUT", bucket, body=body.encode() if region else b"")
+        headers = {"x-amz-bucket-object-lock-enabled": "true"} if locks else {}
+        self._call("PUT", bucket, body=body.encode() if region else b"", headers=headers)
 
     def set_versioning(self, bucket: str, enabled: bool) -> None:
         """Turn versioning on or off."""
@@ -100,6 +101,10 @@ class S3:
     def delete(self, bucket: str, key: str) -> None:
         """Delete an object."""
         self._call("DELETE", bucket, key)
+
+    def delete_version(self, bucket: str, key: str, version: str) -> None:
+        """Delete one version of an object."""
+        self._call("DELETE", bucket, key, query={"versionId": version})
 
     def sizes(self, bucket: str, prefix: str = "") -> dict[str, int]:
         """Return the size of everything below ``prefix``, by key."""

@@ -37,8 +37,8 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
         ("cp a b --acl public-read", "access lists are not set or copied: use the policy of the bucket"),
         ("cp a b --sse-c AES256", "objects are encrypted with the default key of the bucket; a key cannot be chosen"),
         (
-            "cp a b --object-lock-mode GOVERNANCE",
-            "objects get the default retention of the bucket; one of their own cannot be chosen",
+            "cp a s3://b/a --retention-mode governance",
+            "write --object-lock-mode MODE",
         ),
         ("cp a b --endpoint-url http://h", "write --src-endpoint or --dst-endpoint"),
         ("ls s3://b --endpoint-url http://h", "write --endpoint"),
@@ -54,6 +54,17 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
         ("rm -I", "write --files-from -"),
         ("ls --summarize s3://b", "`tradewind du URL` counts objects and sums sizes"),
         ("sync -n a b", "write --dry-run to copy nothing, or --ignore-existing to replace nothing"),
+        ("ls -la .", "leave it out: names that begin with a dot are listed, too"),
+        ("ls -1 s3://b", "leave it out: each name has a line"),
+        ("du -sh s3://b", "leave it out: du prints one sum for each URL, unless --depth divides it"),
+        ("cp -f a b", "leave it out: what the destination has is replaced, unless --ignore-existing is given"),
+        ("cp -rp a b", "write --preserve mode,owner,time"),
+        (
+            "cp -r a minio:bucket/a",
+            "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path",
+        ),
+        ("mv minio:bucket/a a", "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path"),
+        ("cp - minio:bucket/a", "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path"),
         ("stat s3://b", "name one object in it; cp, mv and rm take everything in it with -r"),
     ],
 )

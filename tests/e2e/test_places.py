@@ -14,7 +14,7 @@ from testbed.drive import Command
 from testbed.faults import Call, HttpProxy, Rule
 from testbed.odd_stores import Habits, OddPlace, OddStore
 from testbed.places import FilePlace, Place, S3Place
-from testbed.servers import versitygw
+from testbed.servers import Server, versitygw
 from testbed.trees import payload
 
 STORES = ["file", "versitygw", "moto", "gcs", "azure"]
@@ -274,6 +274,21 @@ def test_files_behind_a_server_are_detected(command: Command, tmp_path: Path) ->
         assert_refused(command, "mv", "-r", folder, there.url, *there.flags("dst"))
         assert_refused(command, "mv", "-r", there.url, folder, *there.flags("src"))
         assert_untouched(there)
+
+
+@pytest.mark.parametrize("verb", [["mv"], ["mv", "-r"]])
+def test_the_folder_of_rclone_is_detected(command: Command, rclone_server: Server, verb: list[str]) -> None:
+    """Its `HEAD` has the time at which it received an object, and not that of the file."""
+    there, source = S3Place(rclone_server, command), command.home / "source"
+    source.mkdir()
+    (source / "a").write_bytes(b"only copy")
+    os.utime(source / "a", (1_000_000_000, 1_000_000_000))
+    command.run("cp", "-r", source, f"{there.url}/par", *there.flags("dst")).expect(0)
+    folder = rclone_server.folder / "data" / there.bucket / "par"
+    name = "" if "-r" in verb else "/a"
+    assert_refused(command, *verb, f"{there.url}/par{name}", f"{folder}{name}", *there.flags("src"))
+    assert_refused(command, *verb, f"{folder}{name}", f"{there.url}/par{name}", *there.flags("dst"))
+    assert (folder / "a").read_bytes() == b"only copy"
 
 
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])

@@ -51,6 +51,45 @@ pub struct Preserve {
     pub time: bool,
 }
 
+/// Protection of new objects against deletion and replacement (S3 Object Lock).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectLock {
+    /// Until when they are kept; `None` for the default of the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// Keep them until somebody removes the hold.
+    #[serde(default)]
+    pub legal_hold: bool,
+}
+
+impl ObjectLock {
+    /// Returns whether nothing is asked for.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The time for which an object is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// Who may shorten it.
+    pub mode: RetentionMode,
+    /// Its end, seconds since the Unix epoch.
+    pub until_unix_s: i64,
+}
+
+/// Who may shorten a retention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetentionMode {
+    /// Users with a permission of their own.
+    Governance,
+    /// Nobody.
+    Compliance,
+}
+
 impl Default for Preserve {
     fn default() -> Self {
         Self { mode: false, owner: false, time: true }

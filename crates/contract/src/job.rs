@@ -1,6 +1,6 @@
 //! A job: the objects to move, after the command line has been resolved.
 
-use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, Preserve, SourceTags, StoreSpec};
+use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, ObjectLock, Preserve, SourceTags, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +43,9 @@ pub struct JobSpec {
     /// Storage class to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
+    /// Protection of the objects that are written.
+    #[serde(default, skip_serializing_if = "ObjectLock::is_none")]
+    pub object_lock: ObjectLock,
     /// Attributes to write.
     #[serde(default, skip_serializing_if = "AttributeRules::are_default")]
     pub attributes: AttributeRules,

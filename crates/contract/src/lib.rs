@@ -17,7 +17,7 @@ mod split;
 mod store;
 mod task;
 
-pub use attributes::{AttributeDirective, AttributeRules, Preserve, SourceTags};
+pub use attributes::{AttributeDirective, AttributeRules, ObjectLock, Preserve, Retention, RetentionMode, SourceTags};
 pub use codec::{CodecChoice, ZSTD_LEVEL, ZSTD_LEVEL_MAX};
 pub use control::{
     LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,

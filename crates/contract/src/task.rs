@@ -1,6 +1,6 @@
 //! Work that needs no gateways and no journal: standard input of `tradewind-gateway task`.
 
-use crate::{AttributeRules, Comparison, JobSpec, ObjectFilter, StoreSpec};
+use crate::{AttributeRules, Comparison, JobSpec, ObjectFilter, ObjectLock, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +170,9 @@ pub enum Task {
         /// Storage class to write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         storage_class: Option<String>,
+        /// Protection of the object.
+        #[serde(default, skip_serializing_if = "ObjectLock::is_none")]
+        object_lock: ObjectLock,
         /// Attributes to write.
         #[serde(default, skip_serializing_if = "AttributeRules::are_default")]
         attributes: AttributeRules,

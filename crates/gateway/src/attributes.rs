@@ -1,8 +1,8 @@
 //! Decides the attributes of a new object: those that the job sets, those of its source, and a content type by its name.
 
 use serde::{Deserialize, Serialize};
-use tradewind_contract::{AttributeDirective, AttributeRules};
-use tradewind_store::{Attributes, Preserve, PutOptions, Restored, Store};
+use tradewind_contract::{AttributeDirective, AttributeRules, RetentionMode};
+use tradewind_store::{Attributes, ObjectLock, Preserve, PutOptions, Restored, Retention, Store};
 
 /// Content type of an object that replaces its source's attributes, if its name does not tell a better one. Without a
 /// type, a store that copies the object itself would keep the source's.
@@ -62,6 +62,15 @@ pub fn set_by(rules: &AttributeRules, target: &dyn Store) -> Attributes {
 /// The attributes that the job keeps of files, in the store's terms.
 pub fn preserved(rules: tradewind_contract::Preserve) -> Preserve {
     Preserve { mode: rules.mode, owner: rules.owner, time: rules.time }
+}
+
+/// The protection of the objects that the job writes, in the store's terms.
+pub fn locked(lock: tradewind_contract::ObjectLock) -> ObjectLock {
+    let retention = lock.retention.map(|retention| Retention {
+        is_compliance: retention.mode == RetentionMode::Compliance,
+        until_unix_s: retention.until_unix_s,
+    });
+    ObjectLock { retention, legal_hold: lock.legal_hold }
 }
 
 /// Returns whether a file written with these options lacks something that its metadata states, because it cannot be

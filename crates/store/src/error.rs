@@ -160,6 +160,9 @@ impl Error {
             Protocol => {
                 "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
             }
+            Unsupported if self.operation == "lock" => {
+                "leave out --object-lock-mode and --legal-hold, or use a bucket of S3 that was made with Object Lock"
+            }
             Unsupported if self.message.contains(UNORDERED) => {
                 "`cp -r` and `rm -r` work there; `sync` and `check` need a store that lists its keys in byte order"
             }

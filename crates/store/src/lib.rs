@@ -51,9 +51,9 @@ pub use key_range::KeyRange;
 pub use listing::{Split, list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, KEPT_GROUP, KEPT_MODE, KEPT_USER, ListPage,
-    ListRequest, ObjectDeletion, ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Permissions,
-    Precondition, Preserve, PutOptions, Skips, StoreDescription, StoreLimits, StoreLocation, TagSupport, Tags,
-    UploadId, VersionMarker, VersionPage, Written, stays,
+    ListRequest, ObjectDeletion, ObjectInfo, ObjectLock, ObjectVersion, PartSource, PartTag, Payload, PendingUpload,
+    Permissions, Precondition, Preserve, PutOptions, Retention, Skips, StoreDescription, StoreLimits, StoreLocation,
+    TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{
@@ -258,6 +258,13 @@ pub trait Store: Debug + Send + Sync {
     /// the condition while they delete are asked to. The others read the object's state right before they delete it; a
     /// write between the two steps is lost. Each back end documents which of the two it does.
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>>;
+
+    /// Returns an error unless new objects can have an [`ObjectLock`]. A server that ignores the headers of one must not
+    /// be sent any: the objects would only seem to be protected.
+    async fn check_lock(&self) -> Result<()> {
+        let message = "cannot lock objects: this kind of store has no S3 Object Lock";
+        Err(Error::new(ErrorKind::Unsupported, "lock", self.url(), message))
+    }
 
     /// Returns whether a listing that begins after a key needs no requests for the keys before it. Known after the first
     /// page.

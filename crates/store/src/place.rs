@@ -153,9 +153,14 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> 
 
 /// Returns whether a listing contains exactly this key; `None` if listing is forbidden.
 async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
+    Ok(entry_of(store, key).await?.map(|entry| entry.is_some()))
+}
+
+/// The entry of exactly this key in a listing; `None` if listing is forbidden.
+async fn entry_of(store: &dyn Store, key: &str) -> Result<Option<Option<ObjectInfo>>> {
     let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
     match store.list(&request).await {
-        Ok(page) => Ok(Some(page.objects.iter().any(|object| object.key == key))),
+        Ok(page) => Ok(Some(page.objects.into_iter().find(|object| object.key == key))),
         Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
         Err(error) => Err(error),
     }
@@ -180,8 +185,8 @@ fn respellings(key: &str) -> Vec<String> {
     spellings
 }
 
-/// Compares an object with its counterpart in another place. Costs a `HEAD` each, and another one of the first object
-/// if they differ.
+/// Compares an object with its counterpart in another place. Costs a `HEAD` each, another one of the first object
+/// if they differ, and a listing of one key each if only their times differ and a server may be a compatible one.
 ///
 /// # Errors
 /// The store's error for a `head`.
@@ -192,10 +197,14 @@ pub async fn compare_objects(first: (&dyn Store, &str), second: (&dyn Store, &st
     let Some(ours) = if_there(first).await? else { return Ok(Likeness::Absent) };
     let theirs = if_there(second).await?;
     let is_one_kind = std::mem::discriminant(&first.0.identity()) == std::mem::discriminant(&second.0.identity());
-    if theirs.is_some_and(|theirs| may_be_one(&ours, &theirs, is_one_kind)) {
+    if let Some(theirs) = theirs
+        && has_one_content(&ours, &theirs, is_one_kind)
+        && (has_one_time(&ours, &theirs) || is_listed_with_one_time((first, &ours), (second, &theirs)).await?)
+    {
         return Ok(Likeness::Alike);
     }
-    let is_stable = if_there(first).await?.is_some_and(|again| may_be_one(&ours, &again, true));
+    let again = if_there(first).await?;
+    let is_stable = again.is_some_and(|again| has_one_content(&ours, &again, true) && has_one_time(&ours, &again));
     Ok(if is_stable { Likeness::Different } else { Likeness::Unstable })
 }
 
@@ -208,16 +217,40 @@ async fn if_there(object: (&dyn Store, &str)) -> Result<Option<ObjectInfo>> {
     }
 }
 
-/// Returns whether both may describe one object. ETags and versions are compared only between stores of one kind.
-fn may_be_one(one: &ObjectInfo, other: &ObjectInfo, is_one_kind: bool) -> bool {
-    let may_be_equal = |one: &Option<String>, other: &Option<String>| match (one, other) {
+/// Returns whether listings state the same time for both objects. `rclone serve s3` answers a `HEAD` with the time at
+/// which it received the object, and lists the time of the file.
+async fn is_listed_with_one_time(
+    one: ((&dyn Store, &str), &ObjectInfo),
+    other: ((&dyn Store, &str), &ObjectInfo),
+) -> Result<bool> {
+    if !is_undecided(one.0.0) && !is_undecided(other.0.0) {
+        return Ok(false);
+    }
+    Ok(has_one_time(&as_listed(one.0, one.1).await?, &as_listed(other.0, other.1).await?))
+}
+
+/// The object as a compatible server lists it; as `seen` if that is not to be had, and in other stores.
+async fn as_listed(object: (&dyn Store, &str), seen: &ObjectInfo) -> Result<ObjectInfo> {
+    let (store, key) = object;
+    let listed = if is_undecided(store) { entry_of(store, key).await?.flatten() } else { None };
+    Ok(listed.unwrap_or_else(|| seen.clone()))
+}
+
+fn has_one_time(one: &ObjectInfo, other: &ObjectInfo) -> bool {
+    one.modified_unix_ms.div_euclid(1000) == other.modified_unix_ms.div_euclid(1000)
+}
+
+/// Returns whether both may describe one object, but for its time. ETags and versions are compared only between stores
+/// of one kind, and ETags only if both are MD5s: two servers of one folder may have their own for objects of parts.
+fn has_one_content(one: &ObjectInfo, other: &ObjectInfo, is_one_kind: bool) -> bool {
+    let may_be_equal = |one: Option<&String>, other: Option<&String>| match (one, other) {
         (Some(one), Some(other)) if is_one_kind => one == other,
         _ => true,
     };
+    let md5 = |tag: &'_ &String| tag.len() == 32 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
     one.size_bytes == other.size_bytes
-        && one.modified_unix_ms.div_euclid(1000) == other.modified_unix_ms.div_euclid(1000)
-        && may_be_equal(&one.etag, &other.etag)
-        && may_be_equal(&one.version, &other.version)
+        && may_be_equal(one.etag.as_ref().filter(md5), other.etag.as_ref().filter(md5))
+        && may_be_equal(one.version.as_ref(), other.version.as_ref())
 }
 
 /// Makes `store` refuse symbolic links that lead to the place `other` (store and prefix or key), or to a directory

@@ -127,6 +127,11 @@ class VerbParser(argparse.ArgumentParser):
     def _refuse_unknown(self, word: str) -> NoReturn:
         if not word.startswith("-"):
             word = word.removeprefix(NAME_MARK)
+            # argparse takes `-1` for a number, so the word before may be the one that is too many.
+            dashed = next((one for one in self._words if re.fullmatch(r"-\d+", one)), None)
+            if dashed is not None:
+                hint = self.hints.get(dashed, f"`{self.prog} --help` shows the usage")
+                raise UsageError(f"unknown option {dashed}", hint=hint)
             raise UsageError(f"unknown argument {word}", hint=f"`{self.prog} --help` shows the usage")
         from difflib import get_close_matches
 
@@ -138,7 +143,8 @@ class VerbParser(argparse.ArgumentParser):
         meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
         from tradewind.cli.other_tools import option_hint
 
-        hint = self.hints.get(word) or option_hint(word, options) or meant
+        is_cluster = not word.startswith("--")
+        hint = self.hints.get(word[:2] if is_cluster else word) or option_hint(word, options) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:

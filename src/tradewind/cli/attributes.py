@@ -6,16 +6,20 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.options import parse_time_ms
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules, Preserve
+from tradewind.model.job import AttributeRules, ObjectLock, Preserve, Retention
+from tradewind.model.units import parse_duration_s
 
 RULE = """\
 Objects keep their source's content type, encoding, language, disposition, cache control and metadata. The options
 below set some of them. Files have no attributes: the content type of an uploaded file follows from the extension of
 its name. Its time of modification becomes the metadata mtime, and is restored, as in rclone."""
 
+_MODES = "--object-lock-mode governance or compliance"
 PRESERVED = ("mode", "owner", "time")
 
 
@@ -34,6 +38,24 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
         help="source attributes that no option sets: keep copies them (default), replace drops them",
     )
     group.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
+    group.add_argument(
+        "--object-lock-mode",
+        type=str.lower,
+        choices=("governance", "compliance"),
+        help="protect each object that is written until --retain-until: governance lets users with a permission of "
+        "their own shorten it, compliance lets nobody. The bucket needs S3 Object Lock",
+    )
+    group.add_argument(
+        "--retain-until",
+        type=typed(parse_end_s),
+        metavar="TIME",
+        help="end of the protection: 2030-01-31, 2030-01-31T12:00:00Z, or 30d for 30 days from now",
+    )
+    group.add_argument(
+        "--legal-hold",
+        action="store_true",
+        help="protect each object that is written until its legal hold is removed. The bucket needs S3 Object Lock",
+    )
     group.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated")
     group.add_argument(
         "--tags",
@@ -64,6 +86,30 @@ def attribute_rules(args: Namespace) -> AttributeRules:
         cache_control=args.cache_control,
         metadata=_named_once(args.metadata),
     )
+
+
+def object_lock(args: Namespace) -> ObjectLock:
+    """Return the protection of new objects. Raises UsageError."""
+    mode, until_unix_s = args.object_lock_mode, args.retain_until
+    if (mode is None) != (until_unix_s is None):
+        given, missing = ("--object-lock-mode", "--retain-until TIME") if mode else ("--retain-until", _MODES)
+        raise UsageError(
+            f"{given} needs {missing}", hint="for example --object-lock-mode governance --retain-until 30d"
+        )
+    retention = None if mode is None or until_unix_s is None else Retention(mode, until_unix_s)
+    return ObjectLock(retention, args.legal_hold)
+
+
+def parse_end_s(text: str) -> int:
+    """Return the Unix time [s] of `2030-01-31`, `2030-01-31T12:00:00Z`, or of `30d` from now. Raises UsageError.
+
+    A time without a zone is local.
+    """
+    import time
+
+    with suppress(UsageError):
+        return int(time.time() + parse_duration_s(text))
+    return parse_time_ms(text) // 1000
 
 
 def parse_preserve(text: str) -> Preserve:

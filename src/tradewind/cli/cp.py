@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from itertools import chain, takewhile
 
-from tradewind.cli.attributes import attribute_rules
+from tradewind.cli.attributes import attribute_rules, object_lock
 from tradewind.cli.options import access, accesses
 from tradewind.cli.streams import require_input, require_output
 from tradewind.cli.transferring import add_transfer_arguments, options_from, split_paths, transfer
@@ -34,10 +34,16 @@ EXAMPLES = """\
   pg_dump db | tradewind cp - s3://bucket/db.sql
   tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 
+HINTS = dict.fromkeys(
+    ("-f", "--force"), "leave it out: what the destination has is replaced, unless --ignore-existing is given"
+)
 
 #: Options of a copy from standard input and to standard output, in addition to those of its store.
 PUT_OPTIONS = frozenset(
-    ("--chunk-size", "--storage-class", "--fsync", "--content-type", "--cache-control", "--metadata")
+    (
+        *("--chunk-size", "--storage-class", "--fsync", "--content-type", "--cache-control", "--metadata"),
+        *("--object-lock-mode", "--retain-until", "--legal-hold"),
+    )
 )
 WRITE_OUT_OPTIONS = frozenset(("--follow-symlinks",))
 VERB_OPTIONS = frozenset(("--to", "--recursive", "--quiet", "--verbose", "--json", "--yes", "--config", "--profile"))
@@ -93,6 +99,7 @@ def _put(args: Namespace) -> int:
         reached,
         chunk_bytes=args.chunk_size,
         storage_class=args.storage_class,
+        object_lock=object_lock(args),
         attributes=attribute_rules(args),
         as_json=args.json,
     )

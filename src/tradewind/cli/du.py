@@ -19,7 +19,10 @@ EXAMPLES = """\
 H_IS_HELP = False
 DEPTH_MAX = 1024
 """Most levels of directories. No key of an object store has more: they have 1,024 bytes."""
-HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: du always counts everything below URL")
+HINTS = {
+    **dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: du always counts everything below URL"),
+    **dict.fromkeys(("-s", "--summarize"), "leave it out: du prints one sum for each URL, unless --depth divides it"),
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

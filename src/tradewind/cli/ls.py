@@ -35,6 +35,11 @@ EXAMPLES = """\
   tradewind ls -r --json /scratch | jq .size_bytes"""
 #: `-h` means sizes with units, as in `ls -lh` and `du -h`.
 H_IS_HELP = False
+HINTS = {
+    **dict.fromkeys(("-a", "-A", "--all"), "leave it out: names that begin with a dot are listed, too"),
+    "-1": "leave it out: each name has a line",
+    "-d": "write the URL without a / at its end",
+}
 
 MISSING_HINT = "`tradewind ls .` lists this directory, `tradewind ls s3://` your buckets"
 

@@ -31,10 +31,16 @@ OPTIONS = {
     **dict.fromkeys(("--exclude-pattern", "--exclude-path"), "--exclude GLOB"),
     **dict.fromkeys(("--list-of-files",), "--files-from FILE"),
     **dict.fromkeys(("--s3-storage-class", "--block-blob-tier"), "--storage-class CLASS"),
+    **dict.fromkeys(("--retention-mode", "--retention", "--s3-object-lock-mode"), "--object-lock-mode MODE"),
+    **dict.fromkeys(
+        ("--retention-duration", "--object-lock-retain-until-date", "--s3-object-lock-retain-until-date"),
+        "--retain-until TIME",
+    ),
+    **dict.fromkeys(("--object-lock-legal-hold-status", "--s3-object-lock-legal-hold-status"), "--legal-hold"),
     **dict.fromkeys(("--copy-links", "-L"), "--follow-symlinks"),
     **dict.fromkeys(("--all-versions",), "--versions"),
     **dict.fromkeys(("--human-readable",), "--human"),
-    **dict.fromkeys(("--perms",), "--preserve mode,owner,time"),
+    **dict.fromkeys(("--perms", "-p"), "--preserve mode,owner,time"),
     **dict.fromkeys(("--expires-in", "--duration"), "--expires TIME"),
 }
 
@@ -45,11 +51,6 @@ _KEY_OPTIONS = (
     *("--s3-server-side-encryption", "--s3-sse-kms-key-id", "--s3-sse-customer-key", "--s3-sse-customer-algorithm"),
     *("--enc-c", "--enc-kms", "--enc-s3", "--encryption-key", "--decryption-keys", "--cpk-by-name", "--cpk-by-value"),
 )
-_RETENTION = "objects get the default retention of the bucket; one of their own cannot be chosen"
-_RETENTION_OPTIONS = (
-    *("--object-lock-mode", "--object-lock-retain-until-date", "--object-lock-legal-hold-status"),
-    *("--retention-mode", "--retention-duration", "--retention", "--retain-until", "--legal-hold"),
-)
 _ACCESS = "access lists are not set or copied: use the policy of the bucket"
 _UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
 #: Options that need none of ours, or that have no counterpart.
@@ -57,7 +58,6 @@ NEEDLESS = {
     **dict.fromkeys(("--no-progress", "--progress", "-P", "--only-show-errors", "--stats"), _PROGRESS),
     **dict.fromkeys(("--acl", "--grants", "--preserve-permissions"), _ACCESS),
     **dict.fromkeys(_KEY_OPTIONS, _ENCRYPTION),
-    **dict.fromkeys(_RETENTION_OPTIONS, _RETENTION),
     **dict.fromkeys(("--no-follow-symlinks",), "leave it out: symbolic links are skipped"),
     **dict.fromkeys(("--summarize",), "`tradewind du URL` counts objects and sums sizes"),
     **dict.fromkeys(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules, Preserve, SourceTags
+from tradewind.model.job import AttributeRules, ObjectLock, Preserve, SourceTags
 from tradewind.model.records import replace
 from tradewind.model.url import Kind, Location
 
@@ -86,8 +87,26 @@ def checked_preserve(preserve: Preserve, rules: AttributeRules, destinations: It
     return preserve
 
 
+def checked_lock(lock: ObjectLock, destinations: Iterable[Location]) -> ObjectLock:
+    """Return the protection of new objects, if destinations of these kinds can have it. Raises UsageError.
+
+    Whether a bucket has Object Lock is asked before the first object is written.
+    """
+    if lock == ObjectLock():
+        return lock
+    for place in destinations:
+        if place.kind != "s3":
+            raise UsageError(
+                f"{place}: {_name_of_kind(place.kind)} has no S3 Object Lock",
+                hint="leave out --object-lock-mode and --legal-hold, or name a bucket of S3",
+            )
+    if lock.retention is not None and lock.retention.until_unix_s <= time.time():
+        raise UsageError("the end of the retention has passed", hint="name a later time with --retain-until")
+    return lock
+
+
 def _name_of_kind(kind: Kind) -> str:
-    return {"gs": "Google Cloud Storage", "r2": "R2", "mem": "memory"}.get(kind, "a file system")
+    return {"az": "Azure", "gs": "Google Cloud Storage", "r2": "R2", "mem": "memory"}.get(kind, "a file system")
 
 
 def _lower_case(rules: AttributeRules) -> dict[str, str]:

@@ -7,11 +7,12 @@ nothing depends on whether the destination exists. Several sources (see `sources
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
+from tradewind.engine.attributes import checked, checked_lock, checked_preserve, treatment_of_tags
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
@@ -26,6 +27,7 @@ from tradewind.model.job import (
     JobSpec,
     ListSelection,
     ObjectFilter,
+    ObjectLock,
     ObjectSelection,
     PrefixSelection,
     Preserve,
@@ -68,6 +70,7 @@ class Options:
     - `read_requests_start`, `write_requests_start`: requests in flight of each gateway at first, to the source and to a
       destination; from then on they tune themselves, up to `concurrency`. None: 16
     - `storage_class`, `attributes`, `tags`: written with each object
+    - `object_lock`: retention and legal hold of each object that is written; only for buckets with S3 Object Lock
     - `source_tags`: treatment of the source's tags: `auto` keeps them where both stores can, `keep` fails where one
       cannot, `drop` never reads them. None: `drop` if `tags` are given, else `auto`
     - `preserve`: what copies keep of files: mode, owner (files only by root) and time
@@ -107,6 +110,7 @@ class Options:
     read_requests_start: int | None = None
     write_requests_start: int | None = None
     storage_class: str | None = None
+    object_lock: ObjectLock = field(default_factory=ObjectLock)
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     source_tags: SourceTags | None = None
@@ -150,9 +154,12 @@ def resolve(
         raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
     _check_options(options)
     cwd = os.getcwd()
-    starts = [parse_url(text, cwd=cwd) for text in ((source,) if isinstance(source, str) else source)]
+    sources = (source,) if isinstance(source, str) else source
+    starts = [parse_url(text, cwd=cwd) for text in sources]
     if not starts:
         raise UsageError("no source")
+    for text in (*sources, *destinations):
+        refuse_remote_name(text)
     for start in starts:
         _refuse_named_link(start, options)
     ends = [parse_url(text, cwd=cwd) for text in destinations]
@@ -181,6 +188,7 @@ def resolve(
         server_side_copy=options.server_side_copy and plan.lead == plan.routes[0].nodes[0],
         chunk_bytes=options.chunk_bytes,
         storage_class=options.storage_class,
+        object_lock=checked_lock(options.object_lock, ends),
         attributes=checked(options.attributes, [end.kind for end in ends]),
         tags=options.tags,
         source_tags=treatment_of_tags(options.source_tags, options.tags, starts[0], ends),
@@ -401,6 +409,20 @@ def _file_root(path: str) -> str:
             f"{path!r}: the path of a directory must be UTF-8", hint="rename it, or bind-mount it"
         ) from None
     return "file://" + (path.rstrip("/") or "/")
+
+
+def refuse_remote_name(text: str) -> None:
+    """Raise UsageError for a path that is rather rclone's REMOTE:PATH. A file or directory of that name is accepted.
+
+    Nobody wants a new directory `minio:bucket`, least of all at the end of `mv`. Times in names, such as `log-12:30`,
+    are no remotes.
+    """
+    remote = re.fullmatch(r"(?s)[A-Za-z][A-Za-z0-9_-]+:([A-Za-z].*)", text)
+    if remote and not os.path.lexists(text.partition("/")[0]):
+        raise UsageError(
+            f"{text}: neither a URL nor a likely path",
+            hint=f"write s3://{remote[1]} with a profile and an endpoint, or ./{text} for a path",
+        )
 
 
 def _refuse_named_link(start: Location, options: Options) -> None:

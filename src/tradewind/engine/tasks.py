@@ -11,12 +11,28 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from tradewind.engine.attributes import checked
+from tradewind.engine.attributes import checked, checked_lock
 from tradewind.engine.patterns import Existence, Pattern, gateway_existence, pattern_of
-from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
+from tradewind.engine.request import (
+    Options,
+    directory_place,
+    listing_place,
+    object_place,
+    refuse_remote_name,
+    resolve,
+    store_spec,
+)
 from tradewind.errors import Unavailable, UsageError
 from tradewind.model.document import to_document
-from tradewind.model.job import AttributeRules, ByteRange, Comparison, NameGlob, ObjectFilter, PrefixSelection
+from tradewind.model.job import (
+    AttributeRules,
+    ByteRange,
+    Comparison,
+    NameGlob,
+    ObjectFilter,
+    ObjectLock,
+    PrefixSelection,
+)
 from tradewind.model.plan import local_plan
 from tradewind.model.records import replace
 from tradewind.model.store import Access, StoreSpec
@@ -196,15 +212,18 @@ def become_upload(
     *,
     chunk_bytes: int,
     storage_class: str | None,
+    object_lock: ObjectLock,
     attributes: AttributeRules,
     as_json: bool,
 ) -> NoReturn:
     """Write standard input to one object. Raises UsageError, GatewayError."""
+    refuse_remote_name(destination)
     place = parse_url(destination, cwd=os.getcwd())
     if place.kind == "pipe":
         raise UsageError("copying standard input to standard output does nothing")
     if place.is_directory:
         raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
+    lock = checked_lock(object_lock, [place])
     store, key = object_place(place, access)
     become(
         gateway,
@@ -214,6 +233,7 @@ def become_upload(
             "key": key,
             "chunk_bytes": chunk_bytes,
             **({"storage_class": storage_class} if storage_class else {}),
+            **({"object_lock": to_document(lock)} if lock != ObjectLock() else {}),
             "attributes": to_document(checked(attributes, [place.kind])),
             "json": as_json,
         },

@@ -15,6 +15,7 @@ Comparison = Literal["auto", "checksum", "size", "time", "existing"]
 VerifyMode = Literal["auto", "read"]
 AttributeDirective = Literal["keep", "replace"]
 SourceTags = Literal["auto", "keep", "drop"]
+RetentionMode = Literal["governance", "compliance"]
 
 #: Default chunk and part size.
 DEFAULT_CHUNK_BYTES = 16 << 20
@@ -182,6 +183,29 @@ class Preserve:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """The time for which an object is kept.
+
+    `mode`: `governance` (users with a permission of their own may shorten it) or `compliance` (nobody may).
+    """
+
+    mode: RetentionMode
+    until_unix_s: int
+    """End, seconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLock:
+    """Protection of new objects against deletion and replacement (S3 Object Lock).
+
+    `retention`: None for the default of the bucket; `legal_hold`: kept until somebody removes the hold.
+    """
+
+    retention: Retention | None = None
+    legal_hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec(Document):
     """A job in the form that the lead receives."""
 
@@ -198,6 +222,8 @@ class JobSpec(Document):
     server_side_copy: bool = True
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     storage_class: str | None = None
+    object_lock: ObjectLock = field(default_factory=ObjectLock)
+    """Protection of the objects that are written."""
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     source_tags: SourceTags = "auto"

@@ -3,7 +3,7 @@
 //! The order of keys below one prefix is the order of their relative names, so listings below different prefixes can be
 //! merged without holding more than a page of each.
 
-use crate::lead::pages::{Listing, NameRange, Pages};
+use crate::lead::pages::{Listing, NameRange, Pages, Slice};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use tradewind_store::{Error, ErrorKind, ObjectInfo, UNORDERED};
@@ -78,9 +78,20 @@ impl Join {
     /// Begins the walk over `range` of all listings.
     /// A destination without a listing counts as empty.
     pub fn new(source: &Listing, targets: &[Option<Listing>], range: &NameRange) -> Self {
+        let pages = source.pages(range);
+        Self::of_pages(source, pages, targets, range)
+    }
+
+    /// Begins the walk over a slice of the source that was listed before, and the same names at the destinations.
+    pub fn of_slice(source: &Listing, slice: Slice, targets: &[Option<Listing>]) -> Self {
+        let Slice { range, page } = slice;
+        Self::of_pages(source, Pages::of_one(page), targets, &range)
+    }
+
+    fn of_pages(source: &Listing, pages: Pages, targets: &[Option<Listing>], range: &NameRange) -> Self {
         let is_compared = targets.iter().any(Option::is_some);
         Self {
-            source: Cursor::new(source, range, is_compared, false),
+            source: Cursor::new(source, pages, is_compared, false),
             targets: targets.iter().map(|target| Cursor::of_target(target.as_ref(), range)).collect(),
             refused: VecDeque::new(),
         }
@@ -122,9 +133,9 @@ impl Join {
 }
 
 impl Cursor {
-    fn new(listing: &Listing, range: &NameRange, is_compared: bool, is_missing_empty: bool) -> Self {
+    fn new(listing: &Listing, pages: Pages, is_compared: bool, is_missing_empty: bool) -> Self {
         Self {
-            pages: Some(listing.pages(range)),
+            pages: Some(pages),
             objects: VecDeque::new(),
             url: listing.store.url().to_owned(),
             last: is_compared.then(String::new),
@@ -136,7 +147,7 @@ impl Cursor {
 
     fn of_target(listing: Option<&Listing>, range: &NameRange) -> Self {
         match listing {
-            Some(listing) => Self::new(listing, range, true, listing.store.makes_root()),
+            Some(listing) => Self::new(listing, listing.pages(range), true, listing.store.makes_root()),
             None => Self {
                 pages: None,
                 objects: VecDeque::new(),

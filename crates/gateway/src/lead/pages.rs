@@ -32,6 +32,10 @@ pub const RANGES_MAX: usize = 32;
 /// Estimated minimum of keys in a range: two pages. A smaller range is not worth its own requests.
 pub const RANGE_KEYS_MIN: usize = 2000;
 
+/// Names per slice of a listing of files: a page of S3 and of Google, so that each slice costs one request at a
+/// destination that has the same names.
+pub const SLICE_NAMES: usize = 1000;
+
 /// All keys of one store below one prefix.
 #[derive(Clone, Debug)]
 pub struct Listing {
@@ -49,7 +53,7 @@ pub struct Listing {
     first: FirstPage,
 }
 
-/// The first page of a listing that was not divided, fetched to find that out. It is taken once.
+/// The first page of a listing, fetched to find out whether it can be divided. It is taken once.
 #[derive(Clone, Debug, Default)]
 struct FirstPage(Arc<Mutex<Option<ListPage>>>);
 
@@ -72,6 +76,15 @@ pub struct NameSpan {
     pub is_level: bool,
 }
 
+/// A part of a listing that was read before the listings that it is compared with.
+#[derive(Debug)]
+pub struct Slice {
+    /// The names that it covers: after the last name of the slice before it, up to its own last name.
+    pub range: NameRange,
+    /// Its entries.
+    pub page: ListPage,
+}
+
 /// The pages of one range, in order.
 #[derive(Debug)]
 pub struct Pages {
@@ -79,7 +92,7 @@ pub struct Pages {
     /// Whether the last page, or an error, has been received.
     ended: bool,
     url: String,
-    _fetching: AbortOnDropHandle<()>,
+    _fetching: Option<AbortOnDropHandle<()>>,
 }
 
 /// A message from the fetching task. A closed channel does not mean the end of the listing: the task may have panicked.
@@ -155,6 +168,33 @@ impl Listing {
         Ok(names.filter_map(|names| names.common(&self.span.range)).collect())
     }
 
+    /// Returns whether the store is a tree of files, whose listing is cheap and cannot be divided.
+    pub fn is_of_files(&self) -> bool {
+        self.store.url().starts_with("file:")
+    }
+
+    /// Fetches the first page, and returns whether others follow that can be listed in ranges at the same time. The
+    /// page is kept for the fetch that begins at the first name.
+    ///
+    /// # Errors
+    /// The store cannot be listed.
+    pub async fn has_ranges(&self) -> Result<bool> {
+        let request = ListRequest { prefix: self.prefix.clone(), ..ListRequest::default() };
+        let page = self.policy.run("list", self.store.url(), || self.store.list(&request)).await?;
+        let has_more = page.continuation.is_some();
+        self.first.put(Some(page));
+        Ok(has_more && self.store.lists_from_any_key())
+    }
+
+    /// All entries in slices of [`SLICE_NAMES`] names, whose ranges cover every name once. Ends after an error.
+    pub fn slices(&self) -> impl Stream<Item = Result<Slice>> + Send + use<> {
+        let slicer = Slicer { pages: Some(self.pages(&NameRange::default())), ..Slicer::new(self.prefix.len()) };
+        futures::stream::try_unfold(slicer, |mut slicer| async move {
+            let slice = slicer.next().await?;
+            Ok(slice.map(|slice| (slice, slicer)))
+        })
+    }
+
     /// Starts to fetch the pages of `range`.
     pub fn pages(&self, range: &NameRange) -> Pages {
         self.fetch(range, self.span.is_level, PAGES_AHEAD_MAX)
@@ -209,15 +249,26 @@ impl Listing {
             skips: self.skips.clone(),
             ..ListRequest::default()
         };
-        let first = if *range == NameRange::default() && !delimited { self.first.take() } else { None };
+        let mut first = if range.after.is_none() && !delimited { self.first.take() } else { None };
+        if let (Some(page), Some(until)) = (&mut first, &request.end_at) {
+            cut(page, until);
+        }
         let (sender, receiver) = mpsc::channel(pages_ahead_max);
         let fetching = tokio::spawn(fetch_pages(self.store.clone(), self.policy, request, first, sender));
         let url = self.store.url().to_owned();
-        Pages { receiver, ended: false, url, _fetching: AbortOnDropHandle::new(fetching) }
+        Pages { receiver, ended: false, url, _fetching: Some(AbortOnDropHandle::new(fetching)) }
     }
 }
 
 impl Pages {
+    /// One page that was fetched before.
+    pub fn of_one(page: ListPage) -> Self {
+        let (sender, receiver) = mpsc::channel(1);
+        // The channel is empty and its receiver is here.
+        sender.try_send(Fetched { page: Ok(page), is_last: true }).ok();
+        Self { receiver, ended: false, url: String::new(), _fetching: None }
+    }
+
     /// Returns the next page; `None` after the last page or after an error.
     pub async fn next(&mut self) -> Option<Result<ListPage>> {
         poll_fn(|context| self.poll_next(context)).await
@@ -244,6 +295,61 @@ impl Pages {
     /// The pages as a stream.
     pub fn into_stream(self) -> impl Stream<Item = Result<ListPage>> {
         futures::stream::unfold(self, |mut pages| async { pages.next().await.map(|page| (page, pages)) })
+    }
+}
+
+/// Removes the keys after `until`, and the continuation if there were any.
+fn cut(page: &mut ListPage, until: &str) {
+    let before = page.objects.len();
+    page.objects.retain(|object| object.key.as_str() <= until);
+    if page.objects.len() < before {
+        page.continuation = None;
+    }
+}
+
+/// Divides the pages of one listing into slices. Holds a page and a slice at most.
+struct Slicer {
+    pages: Option<Pages>,
+    prefix_len: usize,
+    /// Last name of the slice before.
+    after: Option<String>,
+    held: ListPage,
+    is_over: bool,
+}
+
+impl Slicer {
+    fn new(prefix_len: usize) -> Self {
+        Self { pages: None, prefix_len, after: None, held: ListPage::default(), is_over: false }
+    }
+
+    /// Returns the next slice; `None` after the last one. The last one has no upper bound.
+    async fn next(&mut self) -> Result<Option<Slice>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        // One name more shows that this is not the last slice.
+        while self.held.objects.len() <= SLICE_NAMES {
+            let Some(pages) = &mut self.pages else { break };
+            match pages.next().await.transpose()? {
+                Some(page) => {
+                    self.held.objects.extend(page.objects);
+                    self.held.refused.extend(page.refused);
+                    self.held.skipped += page.skipped;
+                }
+                None => self.pages = None,
+            }
+        }
+        self.is_over = self.held.objects.len() <= SLICE_NAMES;
+        let mut page = std::mem::take(&mut self.held);
+        let until = match self.is_over {
+            true => None,
+            false => {
+                self.held.objects = page.objects.split_off(SLICE_NAMES);
+                page.objects.last().and_then(|object| object.key.get(self.prefix_len..)).map(str::to_owned)
+            }
+        };
+        let after = std::mem::replace(&mut self.after, until.clone());
+        Ok(Some(Slice { range: NameRange { after, until }, page }))
     }
 }
 
@@ -295,6 +401,44 @@ mod tests {
             }
             assert_eq!(page.unwrap_err().kind, ErrorKind::Protocol);
             assert!(pages.next().await.is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn slices_cover_every_name_once() {
+        for count in [0, 1, SLICE_NAMES, SLICE_NAMES + 1, 2 * SLICE_NAMES + 1, 4096, 5000] {
+            let names: Vec<_> = (0..count).map(|number| format!("in/{:02}/{number:05}", number / 100)).collect();
+            let tree = DirectoryTree::new();
+            names.iter().for_each(|name| tree.write(name, b""));
+            let policy = RetryPolicy::from(&Limits::default());
+            let (store, prefix) = (tree.store.clone(), "in/".to_owned());
+            let listing = Listing::new(store, prefix, policy, NameSpan::default(), Skips::default());
+            let slices: Vec<_> = listing.slices().map(Result::unwrap).collect().await;
+            assert_eq!(slices.len(), count.div_ceil(SLICE_NAMES).max(1));
+            let (mut listed, mut after) = (Vec::new(), None);
+            for Slice { range, page } in slices {
+                assert_eq!(range.after, after);
+                let last = page.objects.last().map(|object| object.key["in/".len()..].to_owned());
+                listed.extend(page.objects.into_iter().map(|object| object.key));
+                assert!(range.until.is_none() || range.until == last);
+                after = range.until;
+            }
+            assert_eq!((listed, after), (names, None));
+        }
+    }
+
+    #[test]
+    fn a_first_page_is_cut_at_the_end_of_its_range() {
+        let object = |key: &str| tradewind_store::ObjectInfo { key: key.to_owned(), ..Default::default() };
+        let whole = ListPage {
+            objects: ["a", "b", "c"].map(object).into(),
+            continuation: Some("next".to_owned()),
+            ..ListPage::default()
+        };
+        for (until, left, continues) in [("b", 2, false), ("c", 3, true), ("d", 3, true), ("A", 0, false)] {
+            let mut page = whole.clone();
+            cut(&mut page, until);
+            assert_eq!((page.objects.len(), page.continuation.is_some()), (left, continues), "{until}");
         }
     }
 

@@ -239,9 +239,10 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
                 None => cat.named(&keys, streams).await,
             }
         }
-        Task::Put { store, key, chunk_bytes, storage_class, attributes, json } => {
+        Task::Put { store, key, chunk_bytes, storage_class, object_lock, attributes, json } => {
             let store = open(&store)?;
-            let put = put::Put { store, key, chunk_bytes, storage_class, attributes, json, policy, cancel };
+            let put =
+                put::Put { store, key, chunk_bytes, storage_class, object_lock, attributes, json, policy, cancel };
             put.run(streams).await.map_err(not_written)
         }
         Task::Check {

@@ -5,7 +5,7 @@
 //! size they cannot grow, and the length is limited to chunk × parts.
 
 use super::{Streams, TaskError, TaskResult};
-use crate::attributes::{Inherited, set_by};
+use crate::attributes::{Inherited, locked, set_by};
 use crate::failure::object_url;
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{AttributeRules, Outcome};
+use tradewind_contract::{AttributeRules, ObjectLock, Outcome};
 use tradewind_store::{
     Attributes, Checksums, Error, ErrorKind, ObjectDeletion, PartTag, Payload, Precondition, PutOptions, Result, Store,
     StoreLimits, UploadId, Written, look_at_written,
@@ -39,6 +39,7 @@ pub(super) struct Put {
     pub(super) key: String,
     pub(super) chunk_bytes: u64,
     pub(super) storage_class: Option<String>,
+    pub(super) object_lock: ObjectLock,
     pub(super) attributes: AttributeRules,
     pub(super) json: bool,
     pub(super) policy: RetryPolicy,
@@ -64,6 +65,9 @@ struct Sent {
 
 impl Put {
     pub(super) async fn run(&self, streams: &mut Streams) -> TaskResult {
+        if !self.object_lock.is_none() {
+            self.policy.run("lock", self.store.url(), || self.store.check_lock()).await?;
+        }
         let input = streams.input.take().ok_or_else(|| io::Error::other("stdin is already in use"))?;
         let mut input = Incoming::read(input)?;
         let sizes = PartSizes::new(self.chunk_bytes, &self.store.limits());
@@ -85,7 +89,13 @@ impl Put {
     fn options(&self, size_bytes: Option<u64>) -> PutOptions {
         let inherited = Inherited::of(&self.attributes, &self.key, self.store.as_ref());
         let attributes = inherited.complete(&set_by(&self.attributes, self.store.as_ref()), &Attributes::default());
-        PutOptions { attributes, storage_class: self.storage_class.clone(), size_bytes, ..PutOptions::default() }
+        PutOptions {
+            attributes,
+            storage_class: self.storage_class.clone(),
+            lock: locked(self.object_lock),
+            size_bytes,
+            ..PutOptions::default()
+        }
     }
 
     async fn send_whole(&self, payload: Payload) -> Result<Sent, TaskError> {

@@ -244,6 +244,24 @@ pub struct PendingUpload {
     pub opened_unix_ms: i64,
 }
 
+/// Protection of an object against deletion and replacement, as S3 Object Lock has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectLock {
+    /// Until when the object is kept; `None` for the default of the bucket.
+    pub retention: Option<Retention>,
+    /// Kept until somebody removes the hold.
+    pub legal_hold: bool,
+}
+
+/// The time for which an object is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Whether nobody may shorten it. Otherwise users with a permission of their own may.
+    pub is_compliance: bool,
+    /// Its end, seconds since the Unix epoch.
+    pub until_unix_s: i64,
+}
+
 /// Options of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutOptions {
@@ -251,6 +269,9 @@ pub struct PutOptions {
     pub attributes: Attributes,
     /// Storage class; `None` for the bucket's default.
     pub storage_class: Option<String>,
+    /// Protection against deletion; only where [`crate::Store::check_lock`] allows it.
+    #[serde(default)]
+    pub lock: ObjectLock,
     /// Object tags.
     pub tags: Tags,
     /// True if the object is also right without `tags`, should the store refuse them.

@@ -3,11 +3,16 @@
 use super::Bucket;
 use super::dialect::Dialect;
 use super::xml::{decode_crc32, decode_crc64};
-use crate::rest::{Call, encode_query, header, parse_http_date};
+use crate::rest::{Call, encode_query, header, iso_date, parse_http_date};
 use crate::{Attributes, Checksums, ObjectInfo, PutOptions, Result, Written};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
+
+/// Mode of the retention of a new object.
+pub(super) const LOCK_MODE: &str = "x-amz-object-lock-mode";
+/// Whether a new object has a legal hold.
+pub(super) const LEGAL_HOLD: &str = "x-amz-object-lock-legal-hold";
 
 /// Parses the headers of HEAD or GET. `size_bytes` is the length of the whole object.
 pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers: &HeaderMap) -> ObjectInfo {
@@ -129,6 +134,14 @@ impl Bucket {
         self.set_attributes(call, &options.attributes)?;
         if let Some(class) = &options.storage_class {
             call.set(self.dialect.storage_class, class)?;
+        }
+        if let Some(retention) = options.lock.retention {
+            let mode = if retention.is_compliance { "COMPLIANCE" } else { "GOVERNANCE" };
+            call.set(LOCK_MODE, mode)?;
+            call.set("x-amz-object-lock-retain-until-date", &iso_date(retention.until_unix_s))?;
+        }
+        if options.lock.legal_hold {
+            call.set(LEGAL_HOLD, "ON")?;
         }
         if let Some(name) = self.dialect.tagging.filter(|_| !options.tags.is_empty()) {
             let tags: Vec<(&str, &str)> = options.tags.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();

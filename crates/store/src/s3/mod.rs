@@ -15,6 +15,7 @@ mod expectation;
 pub(crate) mod headers;
 mod listing;
 mod location;
+mod object_lock;
 mod open;
 mod presign;
 mod profile;
@@ -113,6 +114,10 @@ impl Store for Bucket {
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags> {
         self.object_tags(key, condition).await
+    }
+
+    async fn check_lock(&self) -> Result<()> {
+        self.check_object_lock().await
     }
 
     fn lists_from_any_key(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::Bucket;
 use super::errors::may_refuse_checksum;
 use super::expectation::Condition;
-use super::headers::{checksums as header_checksums, md5_of_etag, version, written};
+use super::headers::{LEGAL_HOLD, LOCK_MODE, checksums as header_checksums, md5_of_etag, version, written};
 use super::send::Refusal;
 use super::xml::{encode_crc32, encode_crc64, parse_opened, parse_write};
 use crate::rest::{Call, encode_path, header};
@@ -113,7 +113,16 @@ impl Bucket {
             set_google_hash(&mut call, sums)?;
         }
         let amz = self.dialect.amz_checksums;
-        let decorate = |kind: ChecksumKind, call: &mut Call| if amz { kind.set(call, sums) } else { Ok(()) };
+        let names_kind = call.headers.contains_key(LOCK_MODE) || call.headers.contains_key(LEGAL_HOLD);
+        let decorate = |kind: ChecksumKind, call: &mut Call| match kind.name().filter(|_| amz) {
+            // S3 requires it of objects with a lock of their own.
+            Some(name) if names_kind => {
+                kind.set(call, sums)?;
+                call.set("x-amz-sdk-checksum-algorithm", name)
+            }
+            Some(_) => kind.set(call, sums),
+            None => Ok(()),
+        };
         let response = self.send_with_checksum(call, condition, decorate).await?;
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&asked, body).await?;

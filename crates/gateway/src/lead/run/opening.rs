@@ -11,6 +11,7 @@ use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Survey, SurveyError};
 use crate::lead::{probe, status, sweep};
+use crate::retry::RetryPolicy;
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -101,6 +102,7 @@ impl Run {
         let is_fresh = journal.done_set()?.is_empty();
         let Context { job, source, targets, policy, .. } = context.as_ref();
         refuse_lost_tags(job.source_tags, source, targets)?;
+        check_locks(job, targets, *policy).await?;
         let places = Places { job, source, targets, policy: *policy };
         let (proven_apart, shut) = futures::join!(places.refuse_overlaps(is_fresh), probe::shut_targets(job, targets));
         self.finisher.proven_apart = proven_apart?;
@@ -162,6 +164,15 @@ async fn note_boots(context: &Context, journal: &Journal) -> Result<Vec<Option<i
         suspect_since.push((job.resume && !same_boot).then_some(since));
     }
     Ok(suspect_since)
+}
+
+/// Refuses to write objects with a retention or a hold where a destination cannot have them.
+async fn check_locks(job: &JobSpec, targets: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<(), SurveyError> {
+    if job.object_lock.is_none() {
+        return Ok(());
+    }
+    let checks = targets.iter().map(|store| policy.run("lock", store.url(), || store.check_lock()));
+    futures::future::try_join_all(checks).await.map(drop).map_err(SurveyError::Target)
 }
 
 /// Refuses a job that must keep tags between stores of which one has none. The client refuses it by the kinds of the

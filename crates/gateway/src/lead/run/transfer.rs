@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::doubted;
-use crate::attributes::{Inherited, preserved, set_by};
+use crate::attributes::{Inherited, locked, preserved, set_by};
 use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
@@ -346,6 +346,7 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
     PutOptions {
         attributes,
         storage_class: job.storage_class.clone(),
+        lock: locked(job.object_lock),
         tags: job.tags.clone(),
         tags_are_optional: job.source_tags == SourceTags::Auto && job.tags.is_empty(),
         drops_source_tags: job.source_tags == SourceTags::Drop,

@@ -1,6 +1,7 @@
 //! A survey in progress: lists what is selected and hands it, batch by batch, to [`candidates`], which sorts it.
 
 mod candidates;
+mod slices;
 
 use super::error::SurveyError;
 use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd};
@@ -15,6 +16,7 @@ use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use candidates::Candidate;
 use futures::{StreamExt, TryStreamExt};
+use slices::Doubt;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -230,6 +232,9 @@ impl Walk {
             }
             _ => Vec::new(),
         };
+        if self.is_sliced(&source, &targets).await? {
+            return self.look_at_slices(&source, &targets, naming).await;
+        }
         let ranges = match targets.iter().flatten().all(|target| target.store.lists_from_any_key()) {
             true => source.ranges().await.map_err(SurveyError::Source)?,
             false => vec![source.span.range.clone()],
@@ -240,7 +245,9 @@ impl Walk {
             false => (self.undone_first(ranges, naming).await?, RANGES_AT_ONCE_MAX),
         };
         futures::stream::iter(ranges.into_iter().map(Ok))
-            .try_for_each_concurrent(at_once, |range| self.look_at_range(&source, &targets, range, naming))
+            .try_for_each_concurrent(at_once, |range| {
+                self.look_at_joined(Join::new(&source, &targets, &range), None, naming)
+            })
             .await
     }
 
@@ -268,19 +275,22 @@ impl Walk {
         Ok(undone)
     }
 
-    async fn look_at_range(
+    /// Looks at the objects of one range. With `doubt`, the first object that a destination seems to lack shows whether
+    /// its listing keeps the order that ranges need.
+    async fn look_at_joined(
         &self,
-        source: &Listing,
-        targets: &[Option<Listing>],
-        range: NameRange,
+        mut join: Join,
+        mut doubt: Option<Doubt>,
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
-        let mut join = Join::new(source, targets, &range);
         let mut batch = Vec::with_capacity(BATCH_OBJECTS_MAX);
         while let Some(step) = join.next().await? {
             match step {
                 Joined::Source { object, matches } => {
                     self.count_held(&object, &matches, naming);
+                    if let Some(doubt) = &mut doubt {
+                        self.settle(doubt, &matches, &naming.name_of(&object.key)).await?;
+                    }
                     batch.push((object, matches));
                 }
                 Joined::Extra { target, object } => self.put_down(target, &object)?,
