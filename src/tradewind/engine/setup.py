@@ -201,7 +201,10 @@ def _of_permissions(name: str, answers: Answers) -> Iterator[Note | Caveat | Unu
         yield Note(name, f"{format_count(count, 'permission')} checked")
     for why, unknown in grouped([one for one in answers if one.granted is None], lambda one: one.why or ""):
         actions = dict.fromkeys(one.action for one in unknown)
-        yield Note(name, f"{format_count(len(actions), 'permission')} not checked, {why}: {', '.join(actions)}")
+        if unknown[0].is_error:
+            yield Caveat(name, f"{format_count(len(actions), 'permission')} could not be checked: {why}", None)
+        else:
+            yield Note(name, f"not checked: {', '.join(actions)} ({why})")
 
 
 def _unlisted(control: JobControl, members: Sequence[SiteMember]) -> dict[str, TradewindError]:

@@ -115,6 +115,8 @@ class PermissionAnswer:
     """Why it cannot be known."""
     loss: str | None = None
     """What does not work without it; None if machines cannot be rented, watched or ended without it."""
+    is_error: bool = False
+    """True if it is not known because the question failed."""
 
 
 @dataclass(frozen=True, slots=True)

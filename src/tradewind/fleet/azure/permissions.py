@@ -31,7 +31,7 @@ LOSSES = {
     SIZES: "the zones of machines are unknown",
     **dict.fromkeys(DIAGNOSTICS_ACTIONS, "the end of a machine's log cannot be shown"),
 }
-AT_ACCOUNTS = "because they belong to storage accounts"
+AT_ACCOUNTS = "it may be granted at each storage account"
 
 
 def permission_answers(settings: AzureSettings, clients: Clients) -> Iterator[PermissionAnswer]:
@@ -63,7 +63,7 @@ def _at(resource: str, action: str, settings: AzureSettings, clients: Clients) -
     try:
         return PermissionAnswer(name, action, _is_granted(action, _listed(clients, settings, resource)))
     except CallRefused as error:
-        return PermissionAnswer(name, action, None, str(error))
+        return PermissionAnswer(name, action, None, str(error), is_error=True)
 
 
 def _listed(clients: Clients, settings: AzureSettings, scope: str) -> list[Mapping[str, Any]]:

@@ -36,4 +36,4 @@ def _act_as(account: str, api: ComputeApi) -> PermissionAnswer:
     try:
         return PermissionAnswer(account, ACT_AS, ACT_AS in api.granted_at(account, [ACT_AS]))
     except CallRefused as error:
-        return PermissionAnswer(account, ACT_AS, None, str(error))
+        return PermissionAnswer(account, ACT_AS, None, str(error), is_error=True)

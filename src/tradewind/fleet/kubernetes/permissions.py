@@ -34,6 +34,6 @@ def permission_answers(cluster: KubeCluster, calls: ClusterCalls) -> list[Permis
         try:
             return PermissionAnswer(cluster.context, action, calls.may(*permission), loss=loss)
         except CallRefused as error:
-            return PermissionAnswer(cluster.context, action, None, str(error), loss)
+            return PermissionAnswer(cluster.context, action, None, str(error), loss, is_error=True)
 
     return each_of(wanted, ask)
