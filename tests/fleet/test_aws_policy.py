@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,25 +13,43 @@ from unittest import mock
 import pytest
 
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
-from tests.fleet.aws_stage import REGION, AwsStage, order
+from tests.fleet.aws_stage import REGION, AwsStage, launch, order
 from tests.fleet.orders import FLEET, OWNER
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
-from tradewind.fleet.aws.policy import policy
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Provider, Refusal
+from tradewind.fleet.aws.policy import policy, policy_actions
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Checking, PermissionAnswer, Provider, Refusal
 from tradewind.model.aws import AwsSettings
 
-#: moto checks the action of a request alone, and neither Service Quotas nor the public parameters of images. No test
-#: leaves a disk behind.
-UNCHECKED = {"ec2:CreateTags", "ec2:DeleteVolume", "servicequotas:GetServiceQuota", "ssm:GetParameter"}
+#: No test leaves a disk behind, and a fleet does without its quota.
+UNCHECKED = {"ec2:DeleteVolume", "servicequotas:GetServiceQuota"}
 SETTINGS = AwsSettings(("us-east-1",))
 
 
+OF_INSTANCES = {"ec2:GetConsoleOutput", "ec2:TerminateInstances"}
+#: Something of ours must exist before these can be checked.
+CHANGES = {
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:DeleteSecurityGroup",
+    "ec2:DeleteVolume",
+    "ec2:RevokeSecurityGroupIngress",
+    *OF_INSTANCES,
+}
+
+
 def actions() -> list[str]:
-    statements = json.loads(policy(SETTINGS))["Statement"]
-    given = [one["Action"] for one in statements]
-    return sorted({action for one in given for action in ([one] if isinstance(one, str) else one)})
+    return policy_actions(SETTINGS)
+
+
+def without(action: str, settings: AwsSettings = SETTINGS) -> dict[str, Any]:
+    """Return the policy without an action."""
+    document: dict[str, Any] = json.loads(policy(settings))
+    for statement in document["Statement"]:
+        given = statement["Action"]
+        statement["Action"] = [one for one in ([given] if isinstance(given, str) else given) if one != action]
+    document["Statement"] = [statement for statement in document["Statement"] if statement["Action"]]
+    return document
 
 
 class Account:
@@ -44,6 +63,12 @@ class Account:
         self._iam.create_user(UserName="user")
         key = self._iam.create_access_key(UserName="user")["AccessKey"]
         self.keys = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+    def make_profile(self, name: str) -> None:
+        """Make an instance profile, if there is none. Policies are not checked then."""
+        self.cloud.enforce_policies(float("inf"))
+        with suppress(self._iam.exceptions.EntityAlreadyExistsException):
+            self._iam.create_instance_profile(InstanceProfileName=name)
 
     def allow(self, document: dict[str, Any]) -> None:
         self.cloud.enforce_policies(float("inf"))
@@ -108,8 +133,7 @@ def allowing(wanted: list[str]) -> dict[str, Any]:
 
 
 def test_the_policy_suffices(account: Account, tmp_path: Path) -> None:
-    """Without the conditions, because moto ignores statements that have some."""
-    account.allow(allowing(actions()))
+    account.allow(json.loads(policy(SETTINGS)))
     stage = AwsStage(tmp_path, account.cloud)
     assert list(refusals(stage.provider())) == []
     assert "us-east-1" in AwsApi(AwsSettings.from_document(stage.document())).regions()
@@ -129,7 +153,7 @@ LONG = "ec2:TerminateInstances"
     ],
 )
 def test_a_missing_action_is_named(account: Account, tmp_path: Path, action: str) -> None:
-    account.allow(allowing([one for one in actions() if one != action]))
+    account.allow(without(action))
     stage = AwsStage(tmp_path, account.cloud)
     settings: dict[str, Any] = {"regions": []} if action == "ec2:DescribeRegions" else {}
     if action == "ec2:DescribeSubnets":
@@ -140,6 +164,63 @@ def test_a_missing_action_is_named(account: Account, tmp_path: Path, action: str
     else:
         found = list(refusals(stage.provider(**settings)))
     assert action in [refusal.action for refusal in found if refusal.kind == "permission"]
+
+
+def lacking(provider: Provider) -> list[PermissionAnswer]:
+    """Return the answers for the permissions that a login has not."""
+    assert isinstance(provider, Checking)
+    answers = provider.permissions()
+    assert [one for one in answers if one.is_error] == []
+    return [one for one in answers if one.granted is False]
+
+
+def test_missing_permissions_are_known_before_anything_is_made(account: Account, tmp_path: Path) -> None:
+    """Those to change what is ours are unknown as long as nothing of ours exists."""
+    stage = AwsStage(tmp_path, account.cloud)
+    provider = stage.provider()
+    assert isinstance(provider, Checking)
+    account.allow(json.loads(policy(SETTINGS)))
+    assert lacking(provider) == []
+    answers = provider.permissions()
+    assert [one.action for one in answers] == actions()
+    unknown = {one.action for one in answers if one.granted is None}
+    assert CHANGES - unknown <= OF_INSTANCES and unknown <= CHANGES, "ended instances of other tests may be there"
+    for action in set(actions()) - CHANGES:
+        account.allow(without(action))
+        assert [one.action for one in lacking(provider)] == [action]
+    assert stage.living() == []
+
+
+def test_permissions_for_what_is_ours_are_known_where_there_is_a_machine(account: Account, tmp_path: Path) -> None:
+    stage = AwsStage(tmp_path, account.cloud)
+    provider = stage.provider()
+    account.allow(json.loads(policy(SETTINGS)))
+    (machine,) = launch(provider)
+    for action in CHANGES:
+        account.allow(without(action))
+        assert [one.action for one in lacking(provider)] == [action]
+    account.allow(json.loads(policy(SETTINGS)))
+    assert lacking(provider) == [] and len(stage.living()) == 1
+    assert provider.terminate([machine.id])[0].refusal is None
+
+
+def test_an_identity_needs_a_permission_of_its_own(account: Account, tmp_path: Path) -> None:
+    account.allow(allowing(["*"]))
+    account.make_profile("gateways")
+    settings = AwsSettings(("us-east-1",), instance_profile="gateways")
+    provider = AwsStage(tmp_path, account.cloud).provider(instance_profile="gateways")
+    account.allow(json.loads(policy(settings)))
+    assert lacking(provider) == []
+    account.allow(without("iam:PassRole", settings))
+    assert [one.action for one in lacking(provider)] == ["iam:PassRole"]
+
+
+def test_a_login_that_is_not_valid_is_no_missing_permission(account: Account, tmp_path: Path) -> None:
+    account.allow(json.loads(policy(SETTINGS)))
+    with mock.patch.dict(os.environ, {"AWS_SECRET_ACCESS_KEY": "wrong"}):
+        provider = AwsStage(tmp_path, account.cloud).provider()
+        with pytest.raises(CallRefused, match="AuthFailure"):
+            lacking(provider)
 
 
 def refusals_of_zone(provider: Provider) -> Iterator[Refusal]:

@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from testbed.clouds.azure import IDENTITY, azure_api
+from testbed.clouds.azure import IDENTITY, SUBSCRIPTION, azure_api
 from tests.fleet.azure_stage import OTHER, REGION, Stage, order
 from tests.fleet.orders import FLEET
 from tradewind.fleet.azure import removal
-from tradewind.fleet.azure.policy import DELEGATION_ACTIONS, MACHINE_ACTIONS, OWNER_ACTIONS, READER_ACTIONS, policy
+from tradewind.fleet.azure.policy import (
+    DELEGATION_ACTIONS,
+    IDENTITY_ACTIONS,
+    JOIN_SUBNET,
+    MACHINE_ACTIONS,
+    OWNER_ACTIONS,
+    PERMISSIONS_ACTION,
+    READER_ACTIONS,
+    policy,
+)
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Provider, Refusal
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Checking, PermissionAnswer, Provider, Refusal
 from tradewind.model.azure import azure_from_document
 
 #: Settings with which fleets need all permissions that there are.
@@ -41,7 +50,12 @@ def actions(stage: Stage, **settings: Any) -> list[str]:
 
 
 def whole_life(provider: Provider) -> Iterator[Refusal]:
-    """Do all that a fleet does, and yield each refusal."""
+    """Ask for permissions, do all that a fleet does, and yield each refusal."""
+    assert isinstance(provider, Checking)
+    try:
+        provider.permissions()
+    except CallRefused as error:
+        yield error.refusal
     try:
         assert provider.quota(REGION)
     except CallRefused as error:
@@ -105,6 +119,46 @@ def test_a_missing_action_is_named(stage: Stage, action: str, name: str) -> None
     assert refusals, "nothing needs it"
     assert {refusal.kind for refusal in refusals} == {"permission"}
     assert {refusal.action for refusal in refusals} == {action}, refusals
+
+
+def lacking(provider: Provider) -> list[PermissionAnswer]:
+    """Return the answers for the actions that a login may not do. Only those of storage accounts are unknown."""
+    assert isinstance(provider, Checking)
+    answers = provider.permissions()
+    assert {one.action for one in answers if one.granted is None} == set(DELEGATION_ACTIONS)
+    return [one for one in answers if one.granted is False]
+
+
+@pytest.mark.parametrize("settings", WITH.values(), ids=list(WITH))
+def test_missing_actions_are_known_before_anything_is_made(stage: Stage, settings: dict[str, Any]) -> None:
+    stage.sign_in("guest")
+    provider, wanted = stage.provider(**settings), actions(stage, **settings)
+    stage.api.allow("guest", wanted)
+    assert lacking(provider) == [], "on many pages"
+    stage.api.change(page_items=1000)
+    for missing in set(wanted) - {PERMISSIONS_ACTION}:
+        stage.api.allow("guest", [one for one in wanted if one != missing])
+        assert [one.action for one in lacking(provider)] == [missing]
+    assert stage.api.resources() == {}
+
+
+def test_roles_are_read_as_azure_writes_them(stage: Stage) -> None:
+    stage.sign_in("guest")
+    stage.api.allow(
+        "guest", ["*/READ", "Microsoft.Compute/*", "microsoft.network/*", "Microsoft.DevTestLab/schedules/*"]
+    )
+    assert lacking(stage.provider()) == []
+
+
+def test_an_identity_and_a_subnet_may_themselves_allow_their_use(stage: Stage) -> None:
+    network = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/tradewind/providers/Microsoft.Network/virtualNetworks/own"
+    subnets = {"westeurope": f"{network}/subnets/one", "eastus": f"{network}/subnets/two"}
+    settings: dict[str, Any] = {"identity": IDENTITY, "subnets": subnets}
+    join, assign = JOIN_SUBNET, IDENTITY_ACTIONS[0]
+    common = [one for one in actions(stage, **settings) if one not in (join, assign)]
+    stage.sign_in("guest")
+    stage.api.allow("guest", common, {IDENTITY: [assign], subnets["eastus"]: [join]})
+    assert [(one.place, one.action) for one in lacking(stage.provider(**settings))] == [("one", join)]
 
 
 def refusals_of(stage: Stage, settings: dict[str, Any]) -> Iterator[Refusal]:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
-from testbed.clouds.gcp.server import ComputeEngine
+from testbed.clouds.gcp.server import Answer, ComputeEngine
 from tests.fleet.gcp_stage import REGION, GcpStage, order
 from tests.fleet.orders import FLEET
 from tradewind.fleet.gcp.role import FOR_ACCOUNT, FOR_ADDRESSES, FOR_FIREWALL, PERMISSIONS, policy
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, OWNER_TAG, CallRefused, Provider, Refusal
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, OWNER_TAG, CallRefused, Checking, Provider, Refusal
 from tradewind.model.gcp import GcpSettings
 
 ACCOUNT = "gateway@test-project.iam.gserviceaccount.com"
@@ -84,6 +84,40 @@ def test_a_missing_permission_is_named(stage: GcpStage, missing: str) -> None:
     found = list(refusals(provider, stage))
     assert {(refusal.kind, refusal.action) for refusal in found} == {("permission", missing)}
     assert all(missing in refusal.reason for refusal in found)
+
+
+@pytest.mark.parametrize("missing", [None, *sorted({*PERMISSIONS, *FOR_ADDRESSES, *FOR_FIREWALL, *FOR_ACCOUNT})])
+def test_a_missing_permission_is_known_before_anything_is_made(stage: GcpStage, missing: str | None) -> None:
+    provider = stage.provider(service_account=ACCOUNT)
+    role = granted(GcpSettings.from_document(stage.document(service_account=ACCOUNT)))
+    stage.api.role = role - {missing}
+    assert isinstance(provider, Checking)
+    answers = provider.permissions()
+    assert {one.action for one in answers} == role
+    assert [one.action for one in answers if one.granted is not True] == ([missing] if missing else [])
+    assert {name.rpartition(".")[2] for name in stage.methods()} == {"testIamPermissions"}
+
+
+def test_the_identity_itself_may_allow_its_use(stage: GcpStage) -> None:
+    provider = stage.provider(service_account=ACCOUNT)
+    role = granted(GcpSettings.from_document(stage.document(service_account=ACCOUNT)))
+    stage.api.role, stage.api.account_roles[ACCOUNT] = role - {"iam.serviceAccounts.actAs"}, role
+    assert isinstance(provider, Checking) and all(one.granted for one in provider.permissions())
+
+
+def test_an_api_that_is_not_enabled_is_named(stage: GcpStage) -> None:
+    words = (
+        "Cloud Resource Manager API has not been used in project 1 before or it is disabled. Enable it by visiting "
+        "https://console.developers.google.com/apis/api/cloudresourcemanager.googleapis.com/overview?project=1"
+    )
+    stage.fault("projects.testIamPermissions", Answer(403, "accessNotConfigured", words))
+    provider = stage.provider()
+    assert isinstance(provider, Checking)
+    with pytest.raises(CallRefused) as caught:
+        provider.permissions()
+    assert caught.value.hint == (
+        "this needs the Cloud Resource Manager API: gcloud services enable cloudresourcemanager.googleapis.com"
+    )
 
 
 def test_the_role_is_what_gcloud_reads() -> None:

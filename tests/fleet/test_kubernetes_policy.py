@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from testbed.kubelab import Lab
-from tests.fleet.kube_world import Stage, stage_of
+from tests.fleet.kube_world import REGIONS, Stage, stage_of
 from tests.fleet.worlds import living, wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.kubernetes.policy import ROLE, policy, rules
-from tradewind.fleet.provider import CallRefused, Provider
+from tradewind.fleet.provider import CallRefused, Checking, Provider
 from tradewind.model.kubernetes import KubeCluster, kubernetes_from_document
 
 pytestmark = pytest.mark.slow
@@ -103,9 +103,32 @@ def test_each_missing_permission_is_named(stage: Stage, resource: str, verb: str
     assert caught.value.refusal.action == f"{verb} {resource}{group} in namespace {stage.namespace}"
 
 
+def missing(provider: Provider) -> list[tuple[str, str]]:
+    """Return the place and name of each permission that a login lacks. All must be known."""
+    assert isinstance(provider, Checking)
+    answers = provider.permissions()
+    assert len(answers) == len(PERMISSIONS) * len(REGIONS) and all(one.granted is not None for one in answers)
+    return [(one.place, one.action) for one in answers if not one.granted]
+
+
+def test_each_missing_permission_is_known_before_anything_is_made(stage: Stage) -> None:
+    provider = restricted(stage)
+    assert missing(provider) == []
+    removed = []
+    for resource, verb in PERMISSIONS:
+        remove(stage, resource, verb)
+        removed.append(f"{verb} {resource}{'.batch' if resource == 'jobs' else ''} in namespace {stage.namespace}")
+        # The API server learns of a changed role a moment later.
+        wait_until(lambda: missing(provider) == [("r1", action) for action in removed])
+    assert stage.objects("r1") == []
+
+
 def test_external_addresses_need_to_get_nodes(stage: Stage) -> None:
     refusal = stage.launch(restricted(stage, external_addresses=True)).refusal
     assert refusal is not None and (refusal.kind, refusal.action) == ("permission", "get nodes"), refusal
+    asked = restricted(stage, external_addresses=True)
+    assert isinstance(asked, Checking)
+    assert {one.action for one in asked.permissions() if not one.granted} == {"get nodes"}
     clusters = kubernetes_from_document(stage.document(external_addresses=True)).clusters
     stage.lab.apply("r1", policy(clusters[0]))
     try:

@@ -212,6 +212,13 @@ def test_init_prints_the_role_and_what_is_available_and_doctor_what_is_missing(s
     granted = frozenset(word for word in printed if word.startswith(("compute.", "iam.")))
     stage.cloud.api.role = granted
     assert stage.command.run("doctor").expect(0).stdout.count("ok   machines       gcp:") == len(REGIONS)
+    stage.cloud.api.role = granted - {"compute.instances.create"}
+    lacking = stage.command.run("init").expect(1).stderr
+    project = stage.cloud.api.cloud.project
+    assert f"error: gcp cannot be used: the permission compute.instances.create is missing in project {project}\n" in (
+        lacking
+    )
+    assert lacking.count("hint: add it to the policy or role of your login") == 1
     stage.cloud.api.role = granted - {"compute.regions.get"}
     refused = stage.command.run("doctor").expect(1).stdout
     assert (

@@ -150,13 +150,16 @@ def _show_policies(args: Namespace, sites: Sites) -> None:
 
 def _show_available(args: Namespace, engine: Engine, sites: Sites) -> int:
     """Show what the configured places offer. Return 1 if one of them cannot be used, or if no machine is left."""
-    from tradewind.engine.setup import Unusable, available
+    from tradewind.engine.setup import Note, Unusable, available
 
     is_usable, left = True, False
     for one in available(engine.control, sites):
         if isinstance(one, str):
             left = True
             print(json.dumps({"available": one}) if args.json else one)
+            continue
+        if isinstance(one, Note):
+            print(json.dumps({"provider": one.place, "note": one.what}) if args.json else f"{one.place}  {one.what}")
             continue
         if isinstance(one, Unusable):
             is_usable = False

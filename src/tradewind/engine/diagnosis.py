@@ -96,12 +96,14 @@ def _here(
 def _sites(gateway: str | None, state_dir: str | None, sites: Sites) -> Iterator[Finding]:
     """Return for each place where gateways may run what its provider offers, or what is missing."""
     from tradewind.engine.job_control import JobControl
-    from tradewind.engine.setup import Unusable, available
+    from tradewind.engine.setup import Note, Unusable, available
 
     try:
         for one in available(JobControl(state_dir=state_dir, gateway=gateway), sites):
             if isinstance(one, str):
                 yield Finding("machines", True, one)
+            elif isinstance(one, Note):
+                yield Finding("permissions", True, f"{one.place}: {one.what}")
             else:
                 is_usable = not isinstance(one, Unusable)
                 yield Finding("machines", is_usable, f"{one.place}: {one.reason}", one.hint, doubtful=is_usable)

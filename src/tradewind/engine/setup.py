@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.permissions import Answers, asked_permissions, counted, grouped
 from tradewind.engine.survey import SiteMember, members_of, survey
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.fleet.calls import CALL_S, InFlight, each_of
@@ -24,12 +25,23 @@ if TYPE_CHECKING:
     from tradewind.fleet.site_catalog import Supply
     from tradewind.model.region import Region
 
-__all__ = ["Caveat", "FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
+__all__ = [
+    "Caveat",
+    "FoundHost",
+    "Note",
+    "Unusable",
+    "append_tables",
+    "available",
+    "find_hosts",
+    "host_tables",
+    "policies",
+]
 
 #: Configuration of the user's ssh.
 SSH_CONFIG = "~/.ssh/config"
 #: Hosts that are asked at the same time.
 HOSTS_AT_ONCE_MAX = 16
+ADD = "add it to the policy or role of your login; `tradewind init` prints the smallest one"
 MORE = "wait until other machines have ended, or ask the provider for a larger quota"
 
 
@@ -121,10 +133,18 @@ class Caveat:
     hint: str | None
 
 
-def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unusable]:
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about a provider that is as it should be."""
+
+    place: str
+    what: str
+
+
+def available(control: JobControl, sites: Sites) -> Iterator[str | Note | Caveat | Unusable]:
     """Yield a line for each region where machines are available, a caveat for each where none is left or the quota
-    cannot be read, and each provider or region that cannot be used: it cannot be asked, or its machines could not
-    download the program or be reached.
+    cannot be read, and each provider or region that cannot be used: it cannot be asked, a permission is missing, or its
+    machines could not download the program or be reached.
 
     The providers answer with dry runs and queries; nothing is started.
     """
@@ -132,8 +152,12 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unus
     from tradewind.engine.ground import launch_document
 
     members = members_of(sites, load_catalog().places)
-    asked: tuple[Callable[[], Any], ...] = (lambda: survey(control, members), lambda: _unlisted(control, members))
-    found, unlisted = each_of(asked, lambda ask: ask())
+    asked: tuple[Callable[[], Any], ...] = (
+        lambda: survey(control, members),
+        lambda: _unlisted(control, members),
+        lambda: asked_permissions(control, members),
+    )
+    found, unlisted, permissions = each_of(asked, lambda ask: ask())
     hidden = {region for member in members if member.name in unlisted for region in member.regions}
     for region, supply in sorted(found.supplies(found.left).items()):
         if str(region) in hidden:
@@ -155,11 +179,32 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | Caveat | Unus
             yield Caveat(failure.place, f"the quota cannot be read: {failure.reason}", failure.error.hint)
         else:
             yield Unusable(failure.place, failure.reason, failure.error.hint)
+    for name, answers in permissions.items():
+        if not (isinstance(answers, TradewindError) and name in {*told, *unlisted}):
+            yield from _of_permissions(name, answers)
     for member in members:
         try:
             launch_document(member, sites, control.gateway)
         except TradewindError as error:
             yield Unusable(member.name, str(error), error.hint)
+
+
+def _of_permissions(name: str, answers: Answers) -> Iterator[Note | Caveat | Unusable]:
+    """Yield what a provider's answers about permissions mean: each missing one, and how many are there."""
+    if isinstance(answers, TradewindError):
+        yield Caveat(name, f"its permissions cannot be checked: {answers}", answers.hint)
+        return
+    for action, missing in grouped([one for one in answers if one.granted is False], lambda one: one.action):
+        words, loss = f"the permission {action} is missing in {counted(missing)}", missing[0].loss
+        yield Unusable(name, words, ADD) if loss is None else Caveat(name, f"{words}: {loss}", ADD)
+    if count := len({one.action for one in answers if one.granted}):
+        yield Note(name, f"{format_count(count, 'permission')} checked")
+    for why, unknown in grouped([one for one in answers if one.granted is None], lambda one: one.why or ""):
+        actions = dict.fromkeys(one.action for one in unknown)
+        if unknown[0].is_error:
+            yield Caveat(name, f"{format_count(len(actions), 'permission')} could not be checked: {why}", None)
+        else:
+            yield Note(name, f"not checked: {', '.join(actions)} ({why})")
 
 
 def _unlisted(control: JobControl, members: Sequence[SiteMember]) -> dict[str, TradewindError]:

@@ -28,6 +28,7 @@ __all__ = [
     "Adopting",
     "Billing",
     "CallRefused",
+    "Checking",
     "Ended",
     "Home",
     "Host",
@@ -39,6 +40,7 @@ __all__ = [
     "Machine",
     "NetworkChoice",
     "Offer",
+    "PermissionAnswer",
     "Provider",
     "Quota",
     "Refusal",
@@ -97,6 +99,24 @@ class CallRefused(GatewayError):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason, hint=refusal.missing)
         self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAnswer:
+    """Whether this login has one permission of the provider's smallest policy."""
+
+    place: str
+    """The region, project, resource group or cluster that it is for."""
+    action: str
+    """The permission, as in `Refusal.action`."""
+    granted: bool | None
+    """None if it cannot be known."""
+    why: str | None = None
+    """Why it cannot be known."""
+    loss: str | None = None
+    """What does not work without it; None if machines cannot be rented, watched or ended without it."""
+    is_error: bool = False
+    """True if it is not known because the question failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +391,18 @@ class Admitting(Protocol):
 
         Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
         has had none here meanwhile. Raises CallRefused.
+        """
+        ...
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A provider that can say which permissions of its smallest policy a login has."""
+
+    def permissions(self) -> Sequence[PermissionAnswer]:
+        """Return an answer for each permission of the smallest policy, in each place. Nothing is made or changed.
+
+        Raises CallRefused if no permission can be asked for.
         """
         ...
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import re
 import signal
 import socket
@@ -113,18 +114,19 @@ class Emulator:
         self, operation: str, form: dict[str, str], environ: dict[str, Any], start_response: Start
     ) -> Iterable[bytes]:
         if environ.get("HTTP_X_AMZ_TARGET") == QUOTA_TARGET:
+            status, _, body = self._asked(environ)  # moto checks the permission, and has no quotas of EC2.
+            if status.startswith("403"):
+                return _json_refusal(start_response, body)
             quota = {"Quota": {"QuotaCode": "L-1216C47A", "Value": float(self.settings["vcpus"])}}
             start_response("200 OK", [("Content-Type", "application/x-amz-json-1.1")])
             return [json.dumps(quota).encode()]
-        if operation == "GetConsoleOutput" and form.get("InstanceId") in self.consoles:
-            text = base64.b64encode(self.consoles[form["InstanceId"]].encode()).decode()
-            words = f"<instanceId>{form['InstanceId']}</instanceId><output>{text}</output>"
-            start_response("200 OK", [("Content-Type", "text/xml")])
-            return [f"<GetConsoleOutputResponse>{words}</GetConsoleOutputResponse>".encode()]
-        if operation == "RunInstances" and form.get("DryRun") != "true":
+        is_dry = form.get("DryRun") == "true"
+        if operation == "GetConsoleOutput" and not is_dry:
+            return self._console(form, environ, start_response)
+        if operation == "RunInstances" and not is_dry:
             return self._run(form, environ, start_response)
         group = _group(form.get("GroupId", ""))
-        if operation == "DeleteSecurityGroup" and group is not None and (user := _user_of(group)) is not None:
+        if operation == "DeleteSecurityGroup" and not is_dry and group and (user := _user_of(group)) is not None:
             words = f"resource {group.id} has a dependent object {user}"
             return _error(start_response, "DependencyViolation", words, 400)
         rules = None if group is None else list(group.ingress_rules)
@@ -132,6 +134,23 @@ class Emulator:
             status, headers, body = self._asked(environ)
         if group is not None and rules is not None and not status.startswith("200"):
             group.ingress_rules = rules  # Amazon does all of a request or nothing.
+        if status.startswith("403") and "HTTP_X_AMZ_TARGET" in environ:
+            return _json_refusal(start_response, body)
+        if status.startswith("200") and is_dry:  # moto does not heed it everywhere.
+            assert operation.startswith(("Describe", "Get")), "a dry run must not change anything"
+            return _error(
+                start_response, "DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412
+            )
+        start_response(status, headers)
+        return [body]
+
+    def _console(self, form: dict[str, str], environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
+        status, headers, body = self._asked(environ)
+        if status.startswith("200") and form["InstanceId"] in self.consoles:
+            text = base64.b64encode(self.consoles[form["InstanceId"]].encode()).decode()
+            words = f"<instanceId>{form['InstanceId']}</instanceId><output>{text}</output>"
+            start_response("200 OK", [("Content-Type", "text/xml")])
+            return [f"<GetConsoleOutputResponse>{words}</GetConsoleOutputResponse>".encode()]
         start_response(status, headers)
         return [body]
 
@@ -297,6 +316,14 @@ def _described(instance: Any) -> dict[str, Any]:
     }
 
 
+def _json_refusal(start_response: Start, body: bytes) -> Iterable[bytes]:
+    """Answer with a refusal that moto has written as XML, as the services with JSON write it."""
+    found = re.search(rb"<Code>(\w+)</Code>\s*<Message>(.*?)</Message>", body, re.S)
+    assert found is not None, body
+    code = found[1].decode().replace("AccessDenied", "AccessDeniedException")
+    return _error(start_response, code, found[2].decode(), 400, as_json=True)
+
+
 def _error(start_response: Start, code: str, message: str, status: int, as_json: bool = False) -> Iterable[bytes]:
     if as_json:
         start_response(f"{status} refused", [("Content-Type", "application/x-amz-json-1.1")])
@@ -309,6 +336,10 @@ def _error(start_response: Start, code: str, message: str, status: int, as_json:
 def main() -> None:
     """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    sys.path.append(os.path.dirname(__file__))
+    from moto_policies import heed_policies
+
+    heed_policies()
     settings.ENABLE_AMI_VALIDATION = settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
     application = Emulator(DomainDispatcherApplication(create_backend_app))
     # moto's first listing of images takes many seconds.

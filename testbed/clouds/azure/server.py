@@ -82,9 +82,12 @@ class AzureApi:
         """Set the faults (`admin.go`); the former ones are over."""
         self.ask("faults", list(faults))
 
-    def allow(self, principal: str, actions: list[str]) -> None:
-        """Let a principal do these actions, and no others."""
-        self.ask("principals", {principal: {"name": principal, "actions": actions}})
+    def allow(self, principal: str, actions: list[str], at: Mapping[str, list[str]] | None = None) -> None:
+        """Let a principal do these actions, and no others.
+
+        `at` has further ones by the id of the only resource for which they are listed; requests do not heed them.
+        """
+        self.ask("principals", {principal: {"name": principal, "actions": actions, "at": at or {}}})
 
     def calls(self) -> list[tuple[str, str]]:
         """Return the method and path of each call so far, without those that poll operations."""

@@ -1,6 +1,7 @@
-"""Google's own description of the Compute Engine API, with which the stand-in checks requests and its own answers.
+"""Google's own descriptions of the Compute Engine API and of questions about permissions. The stand-in checks requests
+and its own answers with them.
 
-The discovery document is part of the package google-api-python-client, which is installed into an environment of its
+The discovery documents are part of the package google-api-python-client, which is installed into an environment of its
 own, only for this file.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from testbed.servers.install import python_environment
 
-__all__ = ["PREFIX", "Discovery", "Method", "compute_discovery"]
+__all__ = ["PREFIX", "Discovery", "Method", "compute_discovery", "permission_discoveries"]
 
 VERSION = "2.202.0"
 """Version of google-api-python-client. Its document of compute.v1 is of 2026-11-06."""
@@ -35,7 +36,7 @@ RESOURCES = (
     "zoneOperations",
     "zones",
 )
-"""Resources of the document that are read. It has a hundred others."""
+"""Resources of the document of compute.v1 that are read. It has a hundred others."""
 _PYTHON_TYPES = {
     "string": (str,),
     "boolean": (bool,),
@@ -62,14 +63,13 @@ class Method:
 class Discovery:
     """The document: finds the method of a request, and checks values against schemas."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any], resources: Mapping[str, Any]) -> None:
         self.revision: str = document["revision"]
         self._schemas: Mapping[str, Any] = document["schemas"]
         self._common: Mapping[str, Any] = document["parameters"]
         self.methods = {
             f"{resource}.{name}": _method(f"{resource}.{name}", method)
-            for resource, of in document["resources"].items()
-            if resource in RESOURCES
+            for resource, of in resources.items()
             for name, method in of.get("methods", {}).items()
         }
 
@@ -135,9 +135,25 @@ def _method(name: str, method: Mapping[str, Any]) -> Method:
     )
 
 
+def _document(name: str) -> Any:
+    environment = python_environment(f"google-api-python-client-{VERSION}", [f"google-api-python-client=={VERSION}"])
+    (path,) = environment.glob(f"lib/*/site-packages/googleapiclient/discovery_cache/documents/{name}.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 @cache
 def compute_discovery() -> Discovery:
     """Return the document of compute.v1."""
-    environment = python_environment(f"google-api-python-client-{VERSION}", [f"google-api-python-client=={VERSION}"])
-    (path,) = environment.glob("lib/*/site-packages/googleapiclient/discovery_cache/documents/compute.v1.json")
-    return Discovery(json.loads(path.read_text(encoding="utf-8")))
+    document = _document("compute.v1")
+    return Discovery(document, {name: document["resources"][name] for name in RESOURCES})
+
+
+@cache
+def permission_discoveries() -> tuple[Discovery, Discovery]:
+    """Return the documents of cloudresourcemanager.v1 for projects, and of iam.v1 for the identities of projects."""
+    projects, accounts = _document("cloudresourcemanager.v1"), _document("iam.v1")
+    within = accounts["resources"]["projects"]["resources"]
+    return (
+        Discovery(projects, {"projects": projects["resources"]["projects"]}),
+        Discovery(accounts, {"serviceAccounts": within["serviceAccounts"]}),
+    )

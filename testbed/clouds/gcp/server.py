@@ -14,13 +14,15 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from testbed.clouds.gcp.cloud import IMAGES, MACHINE_TYPES, REGIONS, Cloud
-from testbed.clouds.gcp.discovery import PREFIX, Method, compute_discovery
+from testbed.clouds.gcp.discovery import PREFIX, Discovery, Method, compute_discovery, permission_discoveries
 from testbed.clouds.gcp.permissions import needed
 from testbed.clouds.gcp.records import ROOT, Operation, Refused
 
 __all__ = ["Answer", "Call", "ComputeEngine", "FailOperation", "Fault", "Lose", "Run"]
 
 PAGE_ITEMS_MAX = 500
+ASKED_MAX = 100
+"""Permissions in one question."""
 SERIAL_BYTES_MAX = 1 << 20
 STOP_LOOK_S = 0.05
 """Interval in which the server looks whether it shall stop."""
@@ -86,6 +88,8 @@ class ComputeEngine:
     cloud: Cloud
     role: frozenset[str] | None = None
     """The permissions of every client; None if all are granted."""
+    account_roles: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Permissions for single identities, by e-mail; others have those of `role`."""
     faults: list[Fault] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     on_call: Callable[[Call], None] = lambda _: None
@@ -182,8 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _dispatch(self, path: str, query: dict[str, str], raw: bytes) -> Mapping[str, Any] | None:
         """Return the answer; None if the connection shall be closed without one."""
-        discovery, api = compute_discovery(), self.api
-        found = discovery.find(self.command, path.removeprefix(PREFIX)) if path.startswith(PREFIX) else None
+        api = self.api
+        discovery, found = _method_of(self.command, path)
         if found is None:
             raise Refused(404, "notFound", f"No route for {self.command} {path}")
         method, place = found
@@ -200,10 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(400, "invalid", "; ".join(problems))
         call = Call(method.id, place, query, body, self.headers.get("Authorization"))
         with api.beginning(call):
-            return self._carried_out(method, call)
+            return self._carried_out(discovery, method, call)
 
-    def _carried_out(self, method: Method, call: Call) -> Mapping[str, Any] | None:
-        discovery, api = compute_discovery(), self.api
+    def _carried_out(self, discovery: Discovery, method: Method, call: Call) -> Mapping[str, Any] | None:
+        api = self.api
         api.on_call(call)
         fault = api.take_fault(method.id)
         action = None if fault is None else fault.action
@@ -221,6 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handled(self, method: Method, call: Call, action: object) -> dict[str, Any]:
         cloud = self.api.cloud
+        if method.id.endswith(".testIamPermissions"):
+            return self._granted(call)
         if call.place["project"] not in (cloud.project, "debian-cloud"):
             words = f"The resource 'projects/{call.place['project']}' was not found"
             raise Refused(404, "notFound", words)
@@ -241,6 +247,28 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(501, "notImplemented", f"the stand-in has no {method.id}")
         answer = handler(cloud, call)
         return answer.document(cloud.project) if isinstance(answer, Operation) else answer
+
+    def _granted(self, call: Call) -> dict[str, Any]:
+        """Answer which permissions the client has. Everybody may ask, and nobody learns whether the project exists."""
+        asked, role, account = call.body.get("permissions", []), self.api.role, call.place.get("serviceAccountsId")
+        if len(asked) > ASKED_MAX or any("*" in one for one in asked):
+            raise Refused(400, "badRequest", "Request contains an invalid argument.")
+        if account is not None:
+            role = self.api.account_roles.get(account, role)
+        elif call.place["resource"] != self.api.cloud.project:
+            role = frozenset()
+        granted = [one for one in asked if role is None or one in role]
+        return {"permissions": granted} if granted else {}
+
+
+def _method_of(verb: str, path: str) -> tuple[Discovery, tuple[Method, dict[str, str]] | None]:
+    """Return the description of a request, and its method with the values of the path."""
+    if path.startswith(PREFIX):
+        return compute_discovery(), compute_discovery().find(verb, path.removeprefix(PREFIX))
+    for discovery in permission_discoveries():
+        if (found := discovery.find(verb, path.removeprefix("/"))) and found[0].id.endswith(".testIamPermissions"):
+            return discovery, found
+    return compute_discovery(), None
 
 
 def _id(call: Call) -> str | None:

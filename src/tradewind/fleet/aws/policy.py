@@ -8,7 +8,7 @@ from typing import Any
 from tradewind.fleet.provider import KEY_TAG
 from tradewind.model.aws import AwsSettings
 
-__all__ = ["policy", "policy_document"]
+__all__ = ["policy", "policy_actions", "policy_document"]
 
 #: EC2 restricts none of these to certain resources.
 _READING = (
@@ -33,6 +33,12 @@ _CHANGING = (
 def policy(settings: AwsSettings) -> str:
     """Return the policy as JSON text."""
     return json.dumps(policy_document(settings), indent=2)
+
+
+def policy_actions(settings: AwsSettings) -> list[str]:
+    """Return the actions of the policy, sorted."""
+    given = [statement["Action"] for statement in policy_document(settings)["Statement"]]
+    return sorted({action for one in given for action in ([one] if isinstance(one, str) else one)})
 
 
 def policy_document(settings: AwsSettings) -> dict[str, Any]:

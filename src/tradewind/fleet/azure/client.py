@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -32,6 +32,8 @@ CONNECT_S = 10
 READ_S = 30
 #: The end of a recorded console that is kept.
 CONSOLE_BYTES_MAX = 1 << 20
+
+NO_QUERY: Mapping[str, str] = {}
 
 T = TypeVar("T")
 
@@ -95,14 +97,17 @@ class Clients:
         """Return all pages of a list. Raises CallRefused."""
         return self.call(place, lambda: list(lister()))
 
-    def send(self, place: str, method: str, path: str, version: str, body: Any = None) -> Any:
+    def send(
+        self, place: str, method: str, path: str, version: str, body: Any = None, query: Mapping[str, str] = NO_QUERY
+    ) -> Any:
         """Send a request for which the clients have no function; return the answer's JSON. Raises CallRefused."""
         load_libraries("azure.core.rest", "azure.mgmt.core.exceptions")
         from azure.core.rest import HttpRequest
 
         def sent() -> Any:
             url = f"{self._settings.endpoint}{path}"
-            answer = self.compute.send_request(HttpRequest(method, url, params={"api-version": version}, json=body))
+            request = HttpRequest(method, url, params={**query, "api-version": version}, json=body)
+            answer = self.compute.send_request(request)
             if answer.status_code >= 400:
                 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
                 from azure.mgmt.core.exceptions import ARMErrorFormat

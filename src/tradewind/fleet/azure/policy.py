@@ -6,10 +6,26 @@ from typing import Any
 
 from tradewind.model.azure import AzureSettings
 
-__all__ = ["DELEGATION_ACTIONS", "MACHINE_ACTIONS", "OWNER_ACTIONS", "READER_ACTIONS", "policy"]
+__all__ = [
+    "DELEGATION_ACTIONS",
+    "DIAGNOSTICS_ACTIONS",
+    "IDENTITY_ACTIONS",
+    "JOIN_SUBNET",
+    "MACHINE_ACTIONS",
+    "OWNER_ACTIONS",
+    "PERMISSIONS_ACTION",
+    "READER_ACTIONS",
+    "owner_actions",
+    "policy",
+]
 
+#: Action with which `init` and `doctor` list the permissions of a login.
+PERMISSIONS_ACTION = "Microsoft.Authorization/permissions/read"
+#: Action at the subnets of the user, or in the resource group for our own.
+JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
 #: Actions of the owner of fleets in the resource group.
 OWNER_ACTIONS = (
+    PERMISSIONS_ACTION,
     "Microsoft.Compute/virtualMachines/read",
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Compute/virtualMachines/delete",
@@ -24,7 +40,7 @@ OWNER_ACTIONS = (
     "Microsoft.Network/networkSecurityGroups/write",
     "Microsoft.Network/networkSecurityGroups/delete",
     "Microsoft.Network/networkSecurityGroups/join/action",
-    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    JOIN_SUBNET,
     "Microsoft.Network/locations/operations/read",
 )
 #: In addition, with public addresses.
@@ -56,18 +72,23 @@ DELEGATION_ACTIONS = ("Microsoft.Storage/storageAccounts/blobServices/generateUs
 MACHINE_ACTIONS = ("Microsoft.Compute/virtualMachines/delete",)
 
 
-def policy(settings: AzureSettings) -> list[dict[str, Any]]:
-    """Return the custom roles that these settings need, each with the scope at which to assign it."""
-    subscription = f"/subscriptions/{settings.subscription}"
-    group = f"{subscription}/resourceGroups/{settings.resource_group}"
+def owner_actions(settings: AzureSettings) -> list[str]:
+    """Return the actions in the resource group that these settings need."""
     actions = [*OWNER_ACTIONS]
     actions += ADDRESS_ACTIONS if settings.public_address else ()
     actions += NETWORK_ACTIONS if set(settings.regions) - settings.subnets.keys() else ()
     actions += IDENTITY_ACTIONS if settings.identity else ()
     actions += SCHEDULE_ACTIONS if settings.identity is None and settings.auto_shutdown else ()
     actions += DIAGNOSTICS_ACTIONS if settings.boot_diagnostics else ()
+    return actions
+
+
+def policy(settings: AzureSettings) -> list[dict[str, Any]]:
+    """Return the custom roles that these settings need, each with the scope at which to assign it."""
+    subscription = f"/subscriptions/{settings.subscription}"
+    group = f"{subscription}/resourceGroups/{settings.resource_group}"
     roles = [
-        _role("Tradewind fleets", "Rents and ends machines in one resource group", actions, group),
+        _role("Tradewind fleets", "Rents and ends machines in one resource group", owner_actions(settings), group),
         _role("Tradewind quotas", "Reads quotas and machine sizes", READER_ACTIONS, subscription),
         _role("Tradewind lending", "Limits the access that machines get to storage", DELEGATION_ACTIONS, subscription),
     ]

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["GOOGLE", "ComputeApi", "OperationFailed", "unix_s"]
 
 GOOGLE = "https://compute.googleapis.com"
+#: APIs that say which permissions a login has, for a project and for an identity.
+PROJECTS, ACCOUNTS = "https://cloudresourcemanager.googleapis.com", "https://iam.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/compute"
+#: Scope of questions about permissions, which the scope above does not include.
+_ASKING_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 #: Timeout of one request, and the most that one connection attempt may take.
 REQUEST_S = 20.0
 CONNECT_S = 5.0
@@ -46,10 +50,11 @@ class ComputeApi:
 
     def __init__(self, project: str, endpoint: str | None = None) -> None:
         self._base = f"{(endpoint or GOOGLE).rstrip('/')}/compute/v1/projects/{quote(project)}/"
-        self._emulated = endpoint is not None
+        self._project, self._endpoint = project, endpoint
         self._sessions = threading.local()
         self._making = threading.Lock()
-        self._credentials: Any = None
+        #: Credentials by scope.
+        self._credentials: dict[str, Any] = {}
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """Return a resource, such as `regions/us-central1`."""
@@ -82,6 +87,22 @@ class ComputeApi:
     def delete(self, path: str) -> dict[str, Any] | None:
         """Begin to delete something, and return the operation; None if it does not exist."""
         return self._request("DELETE", path, {"requestId": str(uuid.uuid4())}, absent=(404,)) or None
+
+    def granted(self, permissions: Collection[str]) -> set[str]:
+        """Return those permissions in the project that the login has. It needs none for this question."""
+        return self._granted(PROJECTS, f"projects/{quote(self._project)}", permissions)
+
+    def granted_at(self, account: str, permissions: Collection[str]) -> set[str]:
+        """Return those permissions that the login has for the identity with this e-mail address."""
+        return self._granted(ACCOUNTS, f"projects/-/serviceAccounts/{quote(account, safe='@')}", permissions)
+
+    def _granted(self, host: str, resource: str, permissions: Collection[str]) -> set[str]:
+        path = f"{(self._endpoint or host).rstrip('/')}/v1/{resource}:testIamPermissions"
+        answer = self._request("POST", path, {}, {"permissions": list(permissions)}, scope=_ASKING_SCOPE)
+        found = answer.get("permissions", [])
+        if not isinstance(found, list):
+            raise CallRefused(Refusal("bad request", "the answer about permissions has another form than Google's"))
+        return {str(one) for one in found}
 
     def wait(self, operation: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
         """Wait until an operation has ended, and return it; None if it has not within the limit.
@@ -121,16 +142,17 @@ class ComputeApi:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
         absent: Collection[int] = (),
+        scope: str = _SCOPE,
     ) -> dict[str, Any]:
-        """Return the answer to a request; an empty one for a status in `absent`."""
-        session = self._session()
+        """Return the answer to a request; an empty one for a status in `absent`. `path` is in the project, or a URL."""
+        session = self._session(scope)
         import requests
         from google.auth import exceptions
 
         try:
             response = session.request(
                 method,
-                self._base + path,
+                path if "://" in path else self._base + path,
                 params=query,
                 json=body,
                 timeout=(CONNECT_S, REQUEST_S),
@@ -160,8 +182,8 @@ class ComputeApi:
             raise CallRefused(Refusal("transient", f"the answer to {method} {path} is no JSON object"))
         return answer
 
-    def _session(self) -> requests.Session:
-        """Return this thread's session: a session must not be shared by threads."""
+    def _session(self, scope: str) -> requests.Session:
+        """Return this thread's session for a scope: a session must not be shared by threads."""
         try:
             load_libraries("google.auth.transport.requests")
             import google.auth
@@ -171,19 +193,21 @@ class ComputeApi:
             raise GatewayError(
                 "the gcp provider needs google-auth and requests", hint="pip install 'tradewind[gcp]'"
             ) from None
-        found: requests.Session | None = getattr(self._sessions, "session", None)
+        sessions: dict[str, requests.Session] = self._sessions.__dict__.setdefault("by_scope", {})
+        found = sessions.get(scope)
         if found is None:
-            if self._emulated:
+            if self._endpoint is not None:
                 found = requests.Session()
                 found.trust_env = False  # No credentials of a .netrc file, and no proxy.
             else:
                 with self._making:
                     try:
-                        self._credentials = self._credentials or google.auth.default(scopes=[_SCOPE])[0]
+                        if scope not in self._credentials:
+                            self._credentials[scope] = google.auth.default(scopes=[scope])[0]
                     except google.auth.exceptions.GoogleAuthError as error:
                         raise CallRefused(_no_credentials(error)) from error
-                found = AuthorizedSession(self._credentials)  # type: ignore[no-untyped-call]
-            self._sessions.session = found
+                found = AuthorizedSession(self._credentials[scope])  # type: ignore[no-untyped-call]
+            sessions[scope] = found
         return found
 
 

@@ -71,13 +71,20 @@ KINDS: Mapping[str, RefusalKind] = {
 #: Needs that are no permissions, by reason of the refusal.
 ACTIONS: Mapping[str, str] = {
     "authError": "valid credentials: `gcloud auth application-default login`",
-    "accessNotConfigured": "the Compute Engine API: gcloud services enable compute.googleapis.com",
-    "SERVICE_DISABLED": "the Compute Engine API: gcloud services enable compute.googleapis.com",
     "BILLING_DISABLED": "a billing account of the project",
     "notFound": "a project, regions, a network and an image that exist: check [gcp]",
 }
+#: Reasons that say that an API is not enabled.
+DISABLED = ("accessNotConfigured", "SERVICE_DISABLED")
+_COMPUTE = "compute.googleapis.com"
+APIS: Mapping[str, str] = {
+    _COMPUTE: "Compute Engine API",
+    "cloudresourcemanager.googleapis.com": "Cloud Resource Manager API",
+    "iam.googleapis.com": "IAM API",
+}
 #: Code that says only that the other errors of the operation happened.
 FOLLOWS = "VM_MIN_COUNT_NOT_REACHED"
+_SERVICE = re.compile(r"\b([a-z]+\.googleapis\.com)")
 _PERMISSION = re.compile(r"'([a-z]+(?:\.[A-Za-z]+)+)'")
 
 
@@ -91,7 +98,7 @@ def of_response(status: int, answer: Mapping[str, Any], retry_after: str | None 
     wait_s = float(retry_after) if retry_after is not None and re.fullmatch(r"\d+(\.\d+)?", retry_after) else None
     # A disabled API or missing billing is also reported as `forbidden`, which is the less exact reason.
     known = [reason for reason in reasons if reason in KINDS]
-    reason = next((one for one in known if one in ACTIONS), known[0] if known else "")
+    reason = next((one for one in known if one in ACTIONS or one in DISABLED), known[0] if known else "")
     if reason:
         return _refusal(reason, words, wait_s)
     by_status: Mapping[int, RefusalKind] = {
@@ -117,6 +124,10 @@ def of_operation(errors: Sequence[Mapping[str, Any]]) -> Refusal:
 def _refusal(reason: str, words: str, wait_s: float | None) -> Refusal:
     kind = KINDS.get(reason, "transient")
     action = ACTIONS.get(reason) or (_permission(words) if kind == "permission" else None)
+    if reason in DISABLED:
+        named = _SERVICE.search(words)
+        service = named[1] if named else _COMPUTE
+        action = f"the {APIS.get(service, service)}: gcloud services enable {service}"
     return Refusal(kind, words, action, wait_s)
 
 

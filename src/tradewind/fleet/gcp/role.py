@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tradewind.model.gcp import GcpSettings
 
-__all__ = ["PERMISSIONS", "policy"]
+__all__ = ["PERMISSIONS", "policy", "wanted"]
 
 #: Permissions of a custom role in the project. Each of them is needed for the calls named beside it.
 PERMISSIONS = (
@@ -41,19 +41,25 @@ FOR_FIREWALL = (
 FOR_ACCOUNT = ("compute.instances.setServiceAccount", "iam.serviceAccounts.actAs")
 
 
+def wanted(settings: GcpSettings) -> list[str]:
+    """Return the permissions that these settings need, sorted."""
+    return sorted(
+        [
+            *PERMISSIONS,
+            *(FOR_ADDRESSES if settings.public_address else ()),
+            *(FOR_FIREWALL if settings.firewall else ()),
+            *(FOR_ACCOUNT if settings.service_account is not None else ()),
+        ]
+    )
+
+
 def policy(settings: GcpSettings) -> str:
     """Return the custom role for these settings, as the YAML file of `gcloud iam roles create --file`."""
-    wanted = [
-        *PERMISSIONS,
-        *(FOR_ADDRESSES if settings.public_address else ()),
-        *(FOR_FIREWALL if settings.firewall else ()),
-        *(FOR_ACCOUNT if settings.service_account is not None else ()),
-    ]
     lines = [
         "title: Tradewind fleets",
         "description: Start, list and end the machines of Tradewind's fleets",
         "stage: GA",
         "includedPermissions:",
-        *(f"- {permission}" for permission in sorted(wanted)),
+        *(f"- {permission}" for permission in wanted(settings)),
     ]
     return "\n".join(lines) + "\n"

@@ -28,6 +28,8 @@ ANSWER_S = 10.0
 #: Most objects that one answer lists. More are listed by further calls.
 PAGE = 500
 FIELD_MANAGER = "tradewind"
+#: API of reviews, by which a login asks what it may do.
+REVIEW = "authorization.k8s.io/v1"
 
 
 def require_lightkube() -> None:
@@ -51,7 +53,8 @@ def _prepare() -> None:
     from lightkube.resources.core_v1 import Event, Node, Pod, Service
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, json={"items": [], "metadata": {"resourceVersion": "1"}})
+        listed = {"items": [], "metadata": {"resourceVersion": "1"}}
+        return httpx2.Response(200, json={"spec": {}} if "reviews" in request.url.path else listed)
 
     def refuse(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(404, json={"kind": "Status", "code": 404, "message": ""})
@@ -70,6 +73,7 @@ def _prepare() -> None:
         for made in ("batch/v1 Job", "v1 Service", "v1 Secret"):
             version, _, name = made.partition(" ")
             client.create(codecs.from_dict({"apiVersion": version, "kind": name, "metadata": {"name": "none"}}))
+        client.create(codecs.from_dict({"apiVersion": REVIEW, "kind": "SelfSubjectAccessReview", "spec": {}}))
     with Client(config=config, transport=httpx2.MockTransport(refuse), trust_env=False) as client, suppress(ApiError):
         client.get(Job, "none")
 
@@ -137,6 +141,20 @@ class ClusterCalls:
                 if error.status.code == 409 and error.status.reason == "AlreadyExists":
                     return None
                 raise
+
+    def may(self, verb: str, group: str, resource: str, namespace: str | None) -> bool:
+        """Return whether the login may do something to a resource, such as `pods/log`; everywhere without a namespace.
+
+        Every login may ask for itself. Nothing is made.
+        """
+        from lightkube import codecs
+
+        name, _, part = resource.partition("/")
+        wanted = {"verb": verb, "group": group, "resource": name, "subresource": part, "namespace": namespace or ""}
+        review = {"apiVersion": REVIEW, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
+        with answered(self._cluster.context):
+            made: Any = codecs.from_dict({**review, "metadata": {}})
+            return bool((_document(self._connected().create(made)).get("status") or {}).get("allowed"))
 
     def set_deadline(self, name: str, deadline_s: int) -> None:
         """Set the time after which a Job ends, from its start."""

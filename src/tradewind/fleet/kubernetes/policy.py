@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.model.kubernetes import KubeCluster, KubeSettings
 
-__all__ = ["ROLE", "policies", "policy", "rules"]
+__all__ = ["ROLE", "cluster_rules", "policies", "policy", "rules"]
 
 #: Name of the Role, the RoleBinding and the ServiceAccount.
 ROLE = "tradewind"

@@ -23,6 +23,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
+from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
@@ -38,6 +39,7 @@ from tradewind.fleet.provider import (
     Leftover,
     Machine,
     Offer,
+    PermissionAnswer,
     Quota,
     Refusal,
 )
@@ -191,6 +193,12 @@ class AwsProvider:
     def _instances(self, region: str, filters: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for reservation in self._api.pages(region, "describe_instances", "Reservations", Filters=list(filters)):
             yield from reservation.get("Instances", ())
+
+    def permissions(self) -> tuple[PermissionAnswer, ...]:
+        """Return which permissions of the smallest policy this login has, by dry runs. Raises CallRefused."""
+        default, parameter = self._default(), IMAGE_PARAMETER.format(processor="x86_64")
+        code = SPOT_VCPU_QUOTA if default.spot else VCPU_QUOTA
+        return tuple(permission_answers(self._settings, self._api, default.machine.name, code, parameter))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start instances concurrently. One that was ordered before with the same key is returned instead."""

@@ -28,6 +28,7 @@ from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing, is_over, p
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
 from tradewind.fleet.azure.networks import Networks
 from tradewind.fleet.azure.offers import Market
+from tradewind.fleet.azure.permissions import permission_answers
 from tradewind.fleet.azure.removal import AT_ONCE_MAX, Removal
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import programs_from_document, user_data
@@ -48,6 +49,7 @@ from tradewind.fleet.provider import (
     Leftover,
     Machine,
     Offer,
+    PermissionAnswer,
     Quota,
     Refusal,
 )
@@ -120,6 +122,10 @@ class AzureProvider:
     def quota(self, region: str) -> Quota | None:
         """Return how many machines of the default size the quota of virtual processors allows."""
         return self._market.quota(region)
+
+    def permissions(self) -> tuple[PermissionAnswer, ...]:
+        """Return which actions of the smallest roles this login may do. Raises CallRefused if Azure does not say."""
+        return tuple(permission_answers(self._settings, self._clients))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Create machines concurrently. A machine that was ordered before with the same key is returned instead."""

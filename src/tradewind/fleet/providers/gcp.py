@@ -40,6 +40,7 @@ from tradewind.fleet.gcp.instances import (
     stopped_unix_s,
 )
 from tradewind.fleet.gcp.offers import machines_left
+from tradewind.fleet.gcp.permissions import permission_answers
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -52,6 +53,7 @@ from tradewind.fleet.provider import (
     Leftover,
     Machine,
     Offer,
+    PermissionAnswer,
     Quota,
     Refusal,
 )
@@ -174,6 +176,10 @@ class GcpProvider:
             return None
         used = next((int(one["usage"]) for one in facts.get("quotas", ()) if one["metric"] == "INSTANCES"), 0)
         return Quota(used + left, used)
+
+    def permissions(self) -> tuple[PermissionAnswer, ...]:
+        """Return which permissions of the smallest role this login has. Raises CallRefused."""
+        return tuple(permission_answers(self._settings, self._api))
 
     def _default(self) -> MachineOffer:
         """Return the offer that an order without a type gets."""

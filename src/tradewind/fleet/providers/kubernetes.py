@@ -23,6 +23,7 @@ from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.kubernetes.calls import ClusterCalls, require_lightkube
 from tradewind.fleet.kubernetes.machines import Found, is_ours, is_pod_of, job_of, machine_of
 from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
+from tradewind.fleet.kubernetes.permissions import permission_answers
 from tradewind.fleet.kubernetes.pods import LOOK_S, PodHost
 from tradewind.fleet.kubernetes.refusals import of_event
 from tradewind.fleet.provider import (
@@ -36,6 +37,7 @@ from tradewind.fleet.provider import (
     Leftover,
     Machine,
     Offer,
+    PermissionAnswer,
     Quota,
     Refusal,
 )
@@ -174,6 +176,11 @@ class KubernetesProvider:
             for member, found in zip(members, listed, strict=True)
         )
         return Quota(sum(member.cluster.gateways for member in members), sum(used))
+
+    def permissions(self) -> tuple[PermissionAnswer, ...]:
+        """Return which permissions of the smallest roles this login has."""
+        answers = each_of(self._members, lambda member: permission_answers(member.cluster, member.calls))
+        return tuple(answer for of in answers for answer in of)
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Make the Jobs of all orders concurrently, and return when their pods run or cannot run.

@@ -166,6 +166,10 @@ func (f *face) handle(w http.ResponseWriter, r *http.Request, body []byte, who p
 		f.serveSchedule(w, r.Method, found[1], found[2], body)
 		return
 	}
+	if found := permissionsPath.FindStringSubmatch(r.URL.Path); found != nil && r.Method == http.MethodGet {
+		f.servePermissions(w, r, who, found[1])
+		return
+	}
 	for _, each := range f.routes {
 		if each.method != r.Method || !each.path.MatchString(r.URL.Path) {
 			continue

@@ -51,7 +51,7 @@ func (f *face) serveToken(w http.ResponseWriter, r *http.Request, guest *machine
 		}
 		token := "guest " + strings.ToLower(identity)
 		if _, known := f.principals[token]; !known {
-			f.principals[token] = principal{identity, guestActions}
+			f.principals[token] = principal{Name: identity, Actions: guestActions}
 		}
 		writeJSON(w, http.StatusOK, map[string]any{"access_token": token, "expires_in": "3599", "resource": r.URL.Query().Get("resource"), "token_type": "Bearer"})
 		return

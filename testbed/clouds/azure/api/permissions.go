@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -12,6 +13,38 @@ import (
 type principal struct {
 	Name    string   `json:"name"`
 	Actions []string `json:"actions"`
+	// At has further actions, by the id of the only resource for which they are.
+	At map[string][]string `json:"at"`
+}
+
+// permission is one role of a principal, as Azure lists it (Microsoft.Authorization/permissions, API version 2022-04-01).
+type permission struct {
+	Actions        []string `json:"actions"`
+	NotActions     []string `json:"notActions"`
+	DataActions    []string `json:"dataActions"`
+	NotDataActions []string `json:"notDataActions"`
+}
+
+// permissionsPath is of a resource group or a resource in it.
+var permissionsPath = regexp.MustCompile(`(?i)^(/subscriptions/[^/]+/resourceGroups/[^/]+(?:/providers/[^/]+(?:/[^/]+/[^/]+)+)?)/providers/Microsoft\.Authorization/permissions$`)
+
+// servePermissions lists the permissions of a principal at a scope, one role for each action.
+func (f *face) servePermissions(w http.ResponseWriter, r *http.Request, who principal, scope string) {
+	if refused := who.refusal("Microsoft.Authorization/permissions/read", scope); refused != nil {
+		writeError(w, refused)
+		return
+	}
+	actions := who.Actions
+	if actions == nil {
+		actions = []string{"*"}
+	}
+	roles := []permission{}
+	for _, action := range append(append([]string{}, actions...), who.At[scope]...) {
+		roles = append(roles, permission{[]string{action}, []string{}, []string{}, []string{}})
+	}
+	content, _ := json.Marshal(map[string]any{"value": roles})
+	hostURL = "https://" + r.Host
+	f.writePage(w, r, content)
 }
 
 func (p *principal) may(action string) bool {
