@@ -401,7 +401,7 @@ class _Child:
         # A process whose main thread has ended counts as ended, even if it cannot be reaped yet.
         over = self.process.exit_code is not None or running is None or not running.alive
         if over and not self.machine.ended:
-            self.process.kill()  # Waits for the last thread, and closes the pipes.
+            self.process.kill()  # Waits a moment for the last thread, and closes the pipes.
             self.machine = replace(self.machine, ended=True, ended_unix_s=time.time())
         return self.machine
 
@@ -446,9 +446,10 @@ class _Ending:
             self._child.kill()
         elif self._process is not None:
             self._process.wait(STOP_S)
-        if not self.is_over():
-            return Ended(self.id, refusal=Refusal("transient", f"it did not end within {STOP_S:.0f} s of SIGKILL"))
-        return Ended(self.id, self._ended_unix_s)
+        # A killed process whose main thread has ended counts as ended, even if the kernel still keeps another thread.
+        if not self.is_over() and (self._process is None or self._process.alive):
+            return Ended(self.id, refusal=Refusal("transient", "it did not end after SIGKILL"))
+        return Ended(self.id, self._ended_unix_s or time.time())
 
 
 def _end_within(endings: Sequence[_Ending], grace_s: float) -> None:

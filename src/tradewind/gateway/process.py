@@ -22,6 +22,9 @@ OWNER_NAME = "tradewind-owner"
 READY_S = 60.0
 #: Maximum time until a gateway ends after its standard input is closed. After it, the gateway is killed.
 STOP_S = 10.0
+#: Maximum time until a process ends after SIGKILL. After it, the process is stuck in the kernel, for example at a disk
+#: that hangs. It executes no further instruction, and ends when the kernel lets it.
+KILLED_S = 2.0
 #: Length of the log's end that is shown for a dead gateway.
 TAIL_BYTES = 2000
 #: Maximum length of the readiness line.
@@ -191,12 +194,13 @@ class BinaryProcess:
         self._close_output()
 
     def kill(self) -> None:
-        """Send SIGKILL to the process, and wait for its end."""
+        """Send SIGKILL to the process, and wait up to KILLED_S for its end."""
         if self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self.begin_stop()
-        self._reaped(self._process.wait())
+        self._wait_end(KILLED_S)
+        self._reaped(self._process.poll())
         self._close_output()
 
     def _close_output(self) -> None:

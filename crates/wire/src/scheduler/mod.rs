@@ -283,6 +283,11 @@ impl Scheduler {
         &self.shares
     }
 
+    /// Returns the requests in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.flights.keys().copied()
+    }
+
     /// Returns what the request does, if it is in flight.
     pub fn work(&self, request: RequestId) -> Option<&Work> {
         self.flights.get(&request).map(|flight| &flight.work)

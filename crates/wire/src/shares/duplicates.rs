@@ -13,6 +13,13 @@ impl Shares {
         self.routes.iter().filter(|route| self.is_silent(route, now_ms)).map(|route| route.plan.id).collect()
     }
 
+    /// Returns for how long no route has answered anything, in ms, if all that carry something are silent for too long.
+    pub fn silence_ms(&self, now_ms: u64) -> Option<u64> {
+        let busy = || self.routes.iter().filter(|route| route.flight_requests > 0);
+        let waits = busy().map(|route| self.is_silent(route, now_ms).then(|| route.pace.waited_ms(now_ms)));
+        waits.collect::<Option<Vec<u64>>>()?.into_iter().min()
+    }
+
     /// Returns when the next route will have been silent for too long; `None` if no answer is pending on another one.
     pub(crate) fn next_silence_ms(&self, now_ms: u64) -> Option<u64> {
         self.routes.iter().filter_map(|route| self.patient_until_ms(route)).filter(|at_ms| *at_ms > now_ms).min()

@@ -33,6 +33,9 @@ const BUNDLE_OBJECTS_HOP: usize = 128;
 /// busy.
 const BUNDLE_OBJECTS_MEMORY: usize = 16;
 
+/// A silence of all routes is reported if it lasts for this long. Shorter ones are common at busy stores.
+const SILENCE_REPORTED_MS: u64 = 10_000;
+
 /// See the module's documentation.
 pub(super) struct Dispatcher {
     pub(super) context: Arc<Context>,
@@ -45,6 +48,9 @@ pub(super) struct Dispatcher {
     down: DownRoutes,
     /// Routes that stood still and were reported, each once.
     stalled: HashSet<RouteId>,
+    /// For how many ticks in a row the silence of all routes has been too long. It is reported with the second one: after
+    /// a freeze of this process, the first tick comes before the answers that have arrived meanwhile.
+    silent_ticks: u32,
     /// A gateway's message about a store that it cannot reach, until something is done again.
     pub(super) unreachable: Option<String>,
     pub(super) clock: Clock,
@@ -90,6 +96,7 @@ impl Dispatcher {
             spending: None,
             down: DownRoutes::default(),
             stalled: HashSet::new(),
+            silent_ticks: 0,
             unreachable: None,
             clock: Clock::start(),
             limits: Limits::default(),
@@ -259,6 +266,35 @@ impl Dispatcher {
                 None => format!("route {name} is down"),
             });
         }
+    }
+
+    /// Reports when no route answers, for example because the disk of the only destination hangs, and when one does
+    /// again. What a store is known to work on by itself may take long, and is not reported.
+    pub(super) fn report_silence(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let waited_ms =
+            self.scheduler.shares().silence_ms(now_ms).filter(|waited_ms| *waited_ms >= SILENCE_REPORTED_MS);
+        let Some(waited_ms) = waited_ms else {
+            if std::mem::take(&mut self.silent_ticks) > 1 {
+                self.context.notice("answers arrive again".to_owned());
+            }
+            return;
+        };
+        let is_explained = self.unreachable.is_some() || self.is_worked_on();
+        if self.silent_ticks > 1 || !is_explained {
+            self.silent_ticks = self.silent_ticks.saturating_add(1);
+        }
+        if self.silent_ticks == 2 {
+            let waited_s = waited_ms / 1000;
+            self.context.notice(format!(
+                "nothing was acknowledged for {waited_s} s: a disk, a store or a link hangs; the job continues when it answers"
+            ));
+        }
+    }
+
+    /// Returns whether a store must process bytes by itself to answer a request in flight.
+    fn is_worked_on(&self) -> bool {
+        self.scheduler.in_flight().any(|request| self.worked_on_bytes(request) > 0)
     }
 
     /// Abandons requests that were not answered in time; their writes may still have succeeded.

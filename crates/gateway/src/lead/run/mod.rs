@@ -523,6 +523,7 @@ impl Run {
 
     fn tick(&mut self, state: Option<&StateDir>) {
         self.dispatcher.report_down(&self.recorder);
+        self.dispatcher.report_silence();
         self.close_failing_targets();
         self.dispatcher.give_up_overdue();
         self.dispatcher.sync_spending_behind();

@@ -65,6 +65,17 @@ fn what_a_silent_route_holds_goes_over_the_other_one_and_the_first_answer_counts
 }
 
 #[test]
+fn a_silence_of_all_routes_is_known_until_one_answers() {
+    let mut scheduler = with_duplicates(0.0);
+    let (stalled, now_ms) = stalled_parts(&mut scheduler, 20);
+    assert_eq!(scheduler.shares().silence_ms(now_ms), None, "it is patient");
+    assert_eq!(scheduler.shares().silence_ms(60_000), Some(60_000));
+    all_done(&mut scheduler, stalled[0].0, 60_000);
+    assert_eq!(scheduler.shares().silence_ms(60_001), None);
+    assert_eq!(Scheduler::new(config(2)).shares().silence_ms(60_000), None, "nothing is awaited");
+}
+
+#[test]
 fn a_failure_counts_only_if_no_other_request_may_still_do_the_work() {
     let mut scheduler = with_duplicates(1.0);
     let (stalled, _) = stalled_parts(&mut scheduler, 20);
