@@ -1,20 +1,24 @@
-"""The counts of a host that sends: it may run another program than ours, so the service's sink counts as well."""
+"""The counts of a host: it may run another program than ours, so the service's own gateway counts as well."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.guest_hosts import surroundings, with_dublin
-from tests.service.server import Server
+from tests.service.guest_hosts import command, surroundings, with_dublin
+from tests.service.server import Server, eventually
 from tradewind.cli.main import main
 from tradewind.engine import guest_host, guest_programs
 from tradewind.fleet.sink_counts import SinkCounts
+from tradewind.fleet.source_counts import SENT_FILE, sent_to
 from tradewind.model.document import to_document
 from tradewind.model.event import HopActivity, Progress
 from tradewind.model.program import Program
@@ -135,6 +139,32 @@ def test_a_host_that_says_nothing_is_charged_for_what_was_written(
     assert charged(job) == 2_000_000
 
 
+def test_a_host_that_acknowledges_nothing_is_charged_for_what_was_sent(server: Server, tmp_path: Path) -> None:
+    """Its files must not grow beyond a size, so it has received bytes of which it acknowledges none."""
+    (server.data / "dublin" / "default" / "unpaid").mkdir(parents=True)
+    for name in ("one", "two"):
+        (server.data / "dublin" / "default" / "unpaid" / name).write_bytes(os.urandom(6_000_000))
+    words = command(server, "receive", "--chunk-size", "5MiB", "dublin:unpaid", str(tmp_path / "received"))
+    small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+    with subprocess.Popen(words, env=surroundings(server, tmp_path), preexec_fn=small) as receiver:
+        try:
+            eventually(lambda: sent_bytes(server) > 2_000_000)
+        finally:
+            receiver.kill()
+    with server.client() as client:
+        job_id = latest_job(server)["id"]
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        eventually(lambda: client.get(f"/v1/jobs/{job_id}").json()["state"] in ("cancelled", "failed"))
+    job = latest_job(server)
+    assert job["receipt"]["progress"]["bytes_done"] == 0
+    assert 2_000_000 < charged(job) <= 12_000_000
+
+
+def sent_bytes(server: Server) -> int:
+    """Return the bytes that the service has recorded as sent for its only receiver."""
+    return sum(int(file.read_text()) for file in (server.state / "engine" / "jobs").glob(f"*/{SENT_FILE}"))
+
+
 def test_an_honest_progress_is_not_changed() -> None:
     hops = HopActivity("guest → sink", bytes=100, saved_bytes=40, deduplicated_bytes=10)
     said = to_document(Progress(bytes_done=150, bytes_earlier=50, bytes_total=200, hops=(hops,)))
@@ -152,3 +182,13 @@ def test_a_false_progress_is_corrected() -> None:
     assert SinkCounts(100).corrected(to_document(Progress()), 0)["hops"] == [
         {"name": "", "bytes": 100, "saved_bytes": 0, "deduplicated_bytes": 0}
     ]
+
+
+def test_the_bytes_sent_to_a_guest_are_in_the_metrics() -> None:
+    text = """
+tradewind_hop_bytes_total{from="service",to="guest"} 16004111
+tradewind_hop_bytes_total{from="service",to="relay"} 5
+tradewind_hop_chunks_total{from="service",to="guest"} 2
+"""
+    assert sent_to("guest", text) == 16_004_111
+    assert sent_to("other", text) == 0

@@ -31,6 +31,7 @@ from tradewind.errors import GuestAbsent, TradewindError
 from tradewind.fleet.guest_uploads import KeptUploads, UploadsFull
 from tradewind.fleet.sink_counts import SinkMeter
 from tradewind.fleet.sockets import MACHINES, ControlFolder
+from tradewind.fleet.source_counts import SourceMeter
 from tradewind.gateway.client import REQUEST_S, GatewayClient
 from tradewind.gateway.owner import Join
 from tradewind.model.document import to_document
@@ -111,6 +112,8 @@ class GuestDesk:
         self._status_s = 0.0
         #: The sink's own counts, and its control address, while a guest sends.
         self._meter: SinkMeter | None = None
+        #: What the service's gateways have sent, while a guest receives.
+        self._sent: SourceMeter | None = None
         self._controls: ControlFolder | None = None
         #: The keys of the unfinished uploads of a guest that sends.
         self._uploads: KeptUploads | None = None
@@ -207,9 +210,19 @@ class GuestDesk:
             )
 
     @property
+    def sent_bytes(self) -> int:
+        """Bytes that the service's gateways have sent to the guest in this run; 0 if it sends."""
+        return 0 if self._sent is None else self._sent.sent_bytes
+
+    @property
     def is_awaited(self) -> bool:
         """Return whether the guest should have joined by now, and has not."""
         return self._version is None and time.monotonic() - self._opened_s > AWAITED_S
+
+    def count_sent(self) -> None:
+        """Record what the guest was sent, before the source is ended."""
+        if self._sent is not None:
+            self._sent.count()
 
     def count_last(self) -> bool:
         """Record what the sink has written, before it is ended. Return whether the guest sends."""
@@ -227,6 +240,8 @@ class GuestDesk:
             self._end("the run has ended")
         if self._meter is not None:
             self._meter.close()
+        if self._sent is not None:
+            self._sent.close()
         if self._controls is not None:
             self._controls.close()
         if _desks.get(self._guest) is self:
@@ -248,6 +263,8 @@ class GuestDesk:
             document = json.loads(body) if body else None
             if kind == "program" and document is not None and document.get("lead") is not None:
                 self._watch_sink(document)
+            elif kind == "program" and self._sent is None:
+                self._sent = SourceMeter(self._folder.parent, self.join.name)
             self._asked[number] = {"number": number, "kind": kind, "method": method, "body": document}
             self._changed.notify_all()
             deadline_s = time.monotonic() + REQUEST_S - 1

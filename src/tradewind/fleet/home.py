@@ -55,6 +55,7 @@ class HomeGateway:
         self._sockets = ControlFolder(folder, make=True, name=HOME)
         self._control = self._sockets.address(name)
         self._is_joining = join is not None
+        self._before_end = home.before_end
         data = None if listen is None else listen or f"{home.address}:0"
         arguments, input_line = ["--control", self._control, "--plain"], None
         if join is not None:
@@ -110,15 +111,22 @@ class HomeGateway:
 
     def begin_close(self) -> None:
         """Ask the lead to stop, without waiting."""
+        self._tell_end()
         self._process.begin_stop()
 
     def close(self, grace_s: float = STOP_S) -> None:
         """End the lead within `grace_s`. May be called more than once."""
+        self._tell_end()
         if grace_s > 0:
             self._process.begin_stop()
             self._process.wait_exit(grace_s)
         self._process.kill()
         self._sockets.close()
+
+    def _tell_end(self) -> None:
+        before_end, self._before_end = self._before_end, None
+        if before_end is not None:
+            before_end()
 
 
 def start_owner(

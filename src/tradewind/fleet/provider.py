@@ -7,7 +7,7 @@ everything again by the tags of its machines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from tradewind.errors import GatewayError
@@ -298,10 +298,12 @@ class Home:
     """Where the lead of a fleet runs: beside the client. It is not a machine: never ordered, charged or leased.
 
     `enter` is a command prefix that runs the command after it at home. Gateways reach the home at `address`.
+    `before_end` is called while the lead still answers, when it is about to be ended.
     """
 
     enter: tuple[str, ...] = ()
     address: str = "127.0.0.1"
+    before_end: Callable[[], None] | None = field(default=None, compare=False)
 
 
 class Host(Protocol):

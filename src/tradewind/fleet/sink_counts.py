@@ -6,7 +6,6 @@ its counts are raised to those of the sink, which is the service's own.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import GatewayError
+from tradewind.fleet.counts_file import recorded_count, write_count
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.files import open_private
 from tradewind.model.records import dataclass
 
 __all__ = ["SINK_FILE", "SinkCounts", "SinkMeter"]
@@ -74,7 +73,7 @@ class SinkMeter:
 
     def __init__(self, sink: GatewayClient, folder: str, ceiling_bytes: int | None, over: Callable[[], None]) -> None:
         self._sink, self._file, self._ceiling_bytes, self._over = sink, Path(folder) / SINK_FILE, ceiling_bytes, over
-        self._earlier_bytes = _recorded(self._file)
+        self._earlier_bytes = recorded_count(self._file) or 0
         self._counts = SinkCounts()
         self._reading, self._closed = threading.Lock(), threading.Event()
         threading.Thread(target=self._watch, name="sink counts", daemon=True).start()
@@ -94,7 +93,7 @@ class SinkMeter:
             found = SinkCounts.of_metrics(self._sink.metrics(ANSWER_S))
             if found.written > self._counts.written:
                 self._counts = found
-                _record(self._file, self._earlier_bytes + found.written)
+                write_count(self._file, self._earlier_bytes + found.written)
 
     def close(self) -> None:
         """Ask the sink no more."""
@@ -107,18 +106,3 @@ class SinkMeter:
             if self._ceiling_bytes is not None and written > self._ceiling_bytes:
                 self._over()
                 return
-
-
-def _recorded(file: Path) -> int:
-    """Return what earlier runs have written."""
-    try:
-        return int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0
-
-
-def _record(file: Path, written_bytes: int) -> None:
-    fresh = file.with_suffix(".new")
-    with open(fresh, "w", encoding="ascii", opener=open_private) as text:
-        text.write(str(written_bytes))
-    os.replace(fresh, file)

@@ -32,6 +32,7 @@ from tradewind.errors import (
     UsageError,
 )
 from tradewind.fleet.given import GivenCredentials
+from tradewind.fleet.source_counts import sent_bytes
 from tradewind.model.event import Progress
 from tradewind.model.guest import Guest
 from tradewind.model.url import parse_url
@@ -176,13 +177,18 @@ class JobWorker:
 
     def _run(self, row: JobRow, lease: JobLease) -> None:
         """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""
-        is_to_stop = partial(self._is_to_stop, lease, AwaitedGuest(self._queue, lease, row.request))
+        guest = AwaitedGuest(self._queue, lease, row.request)
+        is_to_stop = partial(self._is_to_stop, lease, guest)
         try:
             job = self._started(row, lease, is_to_stop)
             if job.running is None:
                 result_of(job.record)
             else:
-                self._watch(job, lease, is_to_stop, row.traceparent)
+                guest.began(job.folder)
+                try:
+                    self._watch(job, lease, is_to_stop, row.traceparent)
+                finally:
+                    guest.note_sent()
         except OWN:
             raise
         except (TradewindError, OSError) as error:
@@ -452,7 +458,10 @@ def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
 def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | None = None) -> str:
     """Return the receipt of a run that has ended, by which it is charged. `recorded_bytes` are those of its journal."""
     recorded = found.recorded_bytes if recorded_bytes is None else recorded_bytes
-    return json.dumps({**public_receipt(row, state, found.receipt()), "recorded_bytes": recorded})
+    sent = None if row.request.get("guest") is None else sent_bytes(found.folder)
+    return json.dumps(
+        {**public_receipt(row, state, found.receipt()), "recorded_bytes": recorded, "guest_sent_bytes": sent}
+    )
 
 
 def _space_text(error: TradewindError | OSError) -> str:

@@ -143,8 +143,9 @@ def _charge(
     job, tenant = account["job"], account["tenant"]
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
     counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
+    volume_bytes = max(round(_moved_bytes(state, receipt) * sent_part(receipt)), _unacknowledged_bytes(state, receipt))
     more = TariffUse(
-        max(0, round(_moved_bytes(state, receipt) * sent_part(receipt)) - counted_bytes),
+        max(0, volume_bytes - counted_bytes),
         max(0, _run_ms(receipt["runs"]) - counted_ms),
     )
     before, kept = _charged(connection, job), f"price kept by quote {account['quote']}"
@@ -195,6 +196,16 @@ def _moved_bytes(state: str, receipt: Mapping[str, Any]) -> int:
         return bytes_done
     by_run = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
     return max(bytes_done, by_run if recorded is None else min(by_run, recorded))
+
+
+def _unacknowledged_bytes(state: str, receipt: Mapping[str, Any]) -> int:
+    """Return what a guest that receives was sent, up to the size of the job; 0 if the job is done.
+
+    It may keep bytes that it does not acknowledge.
+    """
+    if state == "done":
+        return 0
+    return min(receipt.get("guest_sent_bytes") or 0, int(receipt["progress"]["bytes_total"]))
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:

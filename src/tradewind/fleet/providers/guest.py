@@ -47,7 +47,12 @@ class GuestProvider(LocalProvider):
 
     def home(self, region: str) -> Home:
         """Return this host, at the address that the guest can reach."""
-        return Home(address=self._guest.host)
+        return Home(address=self._guest.host, before_end=self._count_sent)
+
+    def _count_sent(self) -> None:
+        """Record what guests were sent, by the lead that is also the source."""
+        for _, desk in list(self._guests.values()):
+            desk.count_sent()
 
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
         return Placement(enter=without_setuid())
