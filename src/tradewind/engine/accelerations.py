@@ -136,12 +136,13 @@ class Accelerations:
             f"{len(living)} accelerations are running", hint=f"name one: {', '.join(each.id for each in living)}"
         )
 
-    def down(self, acceleration_id: str, drain_s: float) -> AccelerationState:
-        """Drain an acceleration and end its machines; return its last state.
+    def down(self, acceleration_id: str | None, drain_s: float) -> AccelerationState:
+        """Drain an acceleration, by default the only one that runs, and end its machines; return its last state.
 
         If its supervisor was killed, what is left of it is ended here, also if its recorded state is damaged. Raises
         GatewayError, JobNotFound.
         """
+        acceleration_id = self.one(None).id if acceleration_id is None else acceleration_id
         if self.is_supervised(acceleration_id):
             # A damaged state is whole again when the supervisor has written it.
             state = self.state(acceleration_id)
