@@ -7,12 +7,16 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import Course, Looked
 from tradewind.engine.acceleration_supervision import SILENT_S, supervision_of
+from tradewind.engine.accelerations import Accelerations
+from tradewind.engine.engine import Engine
+from tradewind.errors import JobUnreadable
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.running import find_process
 from tradewind.model.acceleration import AccelerationState, AccelerationWish, SupervisorProcess
@@ -99,3 +103,19 @@ def test_a_resumed_course_ignores_wishes_of_before() -> None:
     course = Course(0.0, 3)
     assert course.handle(Looked(1e6, wish=AccelerationWish(3, down=True)), 1.0) == []
     assert course.handle(Looked(1e6, wish=AccelerationWish(4, down=True)), 2.0)
+
+
+def test_a_damaged_state_hides_no_other_and_what_is_left_can_be_ended(tmp_path: Path) -> None:
+    with Engine(state_dir=str(tmp_path)) as engine:
+        book = Accelerations(engine.control)
+        for name in ("one", "two"):
+            book.make(name, "")
+            book.write(AccelerationState(name, "running", 0.0, 0.0))
+        (book.folder / "one" / "state.json").write_text("")
+        damaged: list[JobUnreadable] = []
+        assert [state.id for state in book.states(damaged.append)] == ["two"]
+        assert "`tradewind accelerate down one`" in (damaged[0].hint or "")
+        with pytest.raises(JobUnreadable):
+            book.one(None)
+        assert book.down("one", 0.0).phase == "ended"
+        assert [(state.id, state.phase) for state in book.states()] == [("two", "failed"), ("one", "ended")]

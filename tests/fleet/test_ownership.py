@@ -231,7 +231,8 @@ def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: 
     for folder in (empty, owned):
         os.utime(folder, (0, 0))
     command = command_of(journal, tmp_path)
-    assert "fleet empty cannot be read" in command.run("fleet", "list").expect(1).stderr
+    listed = command.run("fleet", "list").expect(1).stderr
+    assert "fleet empty cannot be read" in listed and "`tradewind fleet down` removes it" in listed
     command.run("fleet", "down").expect(0)
     assert not empty.exists() and owned.exists()
     os.close(holder)

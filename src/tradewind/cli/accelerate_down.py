@@ -36,7 +36,6 @@ def run(args: Namespace) -> int:
     if len(args.arguments) > 1 or not 0 <= drain_s <= DRAIN_S_MAX:
         raise UsageError("accelerate down takes one id, and drains for at most 5 min", hint="for example --drain 30s")
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        book = Accelerations(engine.control)
-        state = book.down(book.one(next(iter(args.arguments), None)).id, drain_s)
+        state = Accelerations(engine.control).down(next(iter(args.arguments), None), drain_s)
     print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
     return 0

@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 
-from tradewind.errors import UsageError
+from tradewind.errors import TradewindError, UsageError
 
 OPTIONS = ("prometheus",)
 ARGUMENTS = "ID"
@@ -27,12 +27,15 @@ def run(args: Namespace) -> int:
         raise UsageError("--prometheus and --json exclude each other", hint="leave one out")
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         book = Accelerations(engine.control)
-        states = [book.state(each) for each in args.arguments] or list(book.states())
+        damaged: list[TradewindError] = []
+        states = [book.state(each) for each in args.arguments] or list(book.states(damaged.append))
+    for error in damaged:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
     if args.prometheus:
         print("\n".join(prometheus_lines(states)))
         return 0
-    if not states and not args.json and not args.quiet:
+    if not states and not damaged and not args.json and not args.quiet:
         print("no acceleration has run; `tradewind accelerate up` starts one", file=sys.stderr)
     for state in states:
         print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
-    return 0
+    return damaged[0].exit_code if damaged else 0

@@ -104,41 +104,55 @@ class Accelerations:
             state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
         return with_remains(self._control, replace(state, supervision=supervision))
 
-    def states(self) -> Iterator[AccelerationState]:
-        """Yield all recorded accelerations, oldest first."""
+    def states(self, report: Callable[[JobUnreadable], object] = lambda _error: None) -> Iterator[AccelerationState]:
+        """Yield all readable accelerations, oldest first, and report the damaged ones."""
         found = []
         with suppress(FileNotFoundError):
             for name in os.listdir(self.folder):
-                with suppress(JobNotFound):
+                try:
                     found.append(self.state(name))
+                except JobNotFound:
+                    pass
+                except JobUnreadable as error:
+                    report(error)
         yield from sorted(found, key=lambda state: state.began_unix_s)
 
     def one(self, acceleration_id: str | None) -> AccelerationState:
-        """Return an acceleration by id, or the only one that has not ended. Raises UsageError, JobNotFound."""
+        """Return an acceleration by id, or the only one that has not ended.
+
+        Raises UsageError, JobNotFound, and JobUnreadable for a damaged state, without an id only if no other runs.
+        """
         if acceleration_id is not None:
             return self.state(acceleration_id)
-        living = [state for state in self.states() if state.fleets or self.is_supervised(state.id)]
+        damaged: list[JobUnreadable] = []
+        living = [state for state in self.states(damaged.append) if state.fleets or self.is_supervised(state.id)]
         if len(living) == 1:
             return living[0]
+        if not living and damaged:
+            raise damaged[0]
         if not living:
             raise JobNotFound("no acceleration is running", hint="start one with `tradewind accelerate up`")
         raise UsageError(
             f"{len(living)} accelerations are running", hint=f"name one: {', '.join(each.id for each in living)}"
         )
 
-    def down(self, acceleration_id: str, drain_s: float) -> AccelerationState:
-        """Drain an acceleration and end its machines; return its last state.
+    def down(self, acceleration_id: str | None, drain_s: float) -> AccelerationState:
+        """Drain an acceleration, by default the only one that runs, and end its machines; return its last state.
 
-        If its supervisor was killed, what is left of it is ended here. Raises GatewayError, JobNotFound.
+        If its supervisor was killed, what is left of it is ended here, also if its recorded state is damaged. Raises
+        GatewayError, JobNotFound.
         """
-        state = self.state(acceleration_id)
+        acceleration_id = self.one(None).id if acceleration_id is None else acceleration_id
         if self.is_supervised(acceleration_id):
+            # A damaged state is whole again when the supervisor has written it.
+            state = self.state(acceleration_id)
             number = self._put(state, AccelerationWish(0, down=True, drain_s=drain_s))
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
+        self._state_or_remains(acceleration_id)  # Raises JobNotFound before a lock is made for it.
         lock = self.hold(acceleration_id)
         try:
             # Another process may have resumed it before this one had the lock, and so have started machines.
-            state = end_remains(self._control, self.state(acceleration_id))
+            state = end_remains(self._control, self._state_or_remains(acceleration_id))
             if state.phase != "ended":
                 state = replace(state, phase="ended", reason=state.reason or GONE)
             state = replace(state, supervision=None)
@@ -205,6 +219,15 @@ class Accelerations:
                 hint=f"`tradewind accelerate down {state.id}` ends what is left",
             )
 
+    def _state_or_remains(self, acceleration_id: str) -> AccelerationState:
+        """Return the state; if it is damaged, one with the machines that the journal has."""
+        try:
+            return self.state(acceleration_id)
+        except JobUnreadable as error:
+            now_s = time.time()
+            state = AccelerationState(acceleration_id, "failed", now_s, now_s, reason=f"its state was damaged: {error}")
+            return with_remains(self._control, state)
+
     def _supervision(self, state: AccelerationState) -> Supervision | None:
         return supervision_of(state, held=self.is_supervised(state.id), now_s=time.time())
 
@@ -260,7 +283,9 @@ class Accelerations:
         except FileNotFoundError:
             raise
         except (OSError, ValueError, TradewindError) as error:
-            raise JobUnreadable(f"{path}: {error}") from error
+            raise JobUnreadable(
+                f"{path}: {error}", hint=f"`tradewind accelerate down {path.parent.name}` ends what is left of it"
+            ) from error
 
 
 #: Faults of a supervisor that holds its acceleration.
