@@ -20,6 +20,15 @@ def test_first_failures_of_a_pattern_are_named_at_once_and_others_counted_at_the
     assert waiter.end(None) == []
 
 
+def test_an_object_is_named_once() -> None:
+    for source, message, line in (
+        ("s3://b/k", "get s3://b/k: no", "error: get s3://b/k: no"),
+        ("s3://b/k", "put s3://c/k: no", "error: s3://b/k: put s3://c/k: no"),
+        ("s3://b/k", "put s3://b/k/x: no", "error: s3://b/k: put s3://b/k/x: no"),
+    ):
+        assert Failures().add(ObjectFailed(source, "", "invalid_key", message))[0] == line
+
+
 def test_different_patterns_are_distinguished() -> None:
     waiter = Failures()
     words = ["disk full", "disk on fire"]

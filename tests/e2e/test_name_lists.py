@@ -83,6 +83,13 @@ def test_a_list_that_cannot_be_read_is_a_usage_error(command: Command, source: F
     assert not (tmp_path / "there").exists()
 
 
+def test_an_empty_list_is_named(command: Command, source: FilePlace, tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("\n")
+    words = ("cp", "--files-from", tmp_path / "names", source.folder, tmp_path / "there")
+    assert "error: the list has no names" in command.run(*words).expect(3).stderr
+    command.run(*words, "--allow-empty").expect(0)
+
+
 def test_waiting_for_the_writer_of_a_pipe_can_be_interrupted(
     command: Command, source: FilePlace, tmp_path: Path
 ) -> None:

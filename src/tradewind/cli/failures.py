@@ -83,7 +83,9 @@ def _without_object(failed: ObjectFailed) -> str:
 
 
 def _lines(failed: ObjectFailed) -> list[str]:
-    lines = [f"error: {failed.source or failed.destination}: {failed.message}"]
+    place = failed.source or failed.destination
+    is_named = f"{place}: " in failed.message
+    lines = [f"error: {failed.message}" if is_named else f"error: {place}: {failed.message}"]
     if failed.hint:
         lines.append(f"hint: {failed.hint}")
     return lines

@@ -87,13 +87,13 @@ def checked_preserve(preserve: Preserve, rules: AttributeRules, destinations: It
     return preserve
 
 
-def checked_lock(lock: ObjectLock, destinations: Iterable[Location]) -> ObjectLock:
+def checked_lock(lock: ObjectLock, destinations: Iterable[Location]) -> ObjectLock | None:
     """Return the protection of new objects, if destinations of these kinds can have it. Raises UsageError.
 
-    Whether a bucket has Object Lock is asked before the first object is written.
+    None if none is wanted. Whether a bucket has Object Lock is asked before the first object is written.
     """
     if lock == ObjectLock():
-        return lock
+        return None
     for place in destinations:
         if place.kind != "s3":
             raise UsageError(

@@ -417,7 +417,8 @@ def refuse_remote_name(text: str) -> None:
     Nobody wants a new directory `minio:bucket`, least of all at the end of `mv`. Times in names, such as `log-12:30`,
     are no remotes.
     """
-    remote = re.fullmatch(r"(?s)[A-Za-z][A-Za-z0-9_-]+:([A-Za-z].*)", text)
+    # Most paths have no colon, and compiling the expression takes longer than all else here.
+    remote = re.fullmatch(r"(?s)[A-Za-z][A-Za-z0-9_-]+:([A-Za-z].*)", text) if ":" in text else None
     if remote and not os.path.lexists(text.partition("/")[0]):
         raise UsageError(
             f"{text}: neither a URL nor a likely path",

@@ -233,7 +233,7 @@ def become_upload(
             "key": key,
             "chunk_bytes": chunk_bytes,
             **({"storage_class": storage_class} if storage_class else {}),
-            **({"object_lock": to_document(lock)} if lock != ObjectLock() else {}),
+            **({"object_lock": to_document(lock)} if lock is not None else {}),
             "attributes": to_document(checked(attributes, [place.kind])),
             "json": as_json,
         },

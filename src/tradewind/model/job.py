@@ -222,8 +222,8 @@ class JobSpec(Document):
     server_side_copy: bool = True
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     storage_class: str | None = None
-    object_lock: ObjectLock = field(default_factory=ObjectLock)
-    """Protection of the objects that are written."""
+    object_lock: ObjectLock | None = None
+    """Protection of the objects that are written; None for that of the bucket."""
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     source_tags: SourceTags = "auto"

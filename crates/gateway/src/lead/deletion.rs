@@ -247,10 +247,13 @@ impl DeletionRun {
         if self.dry_run {
             return batch.into_iter().map(|entry| (entry.key, Ok(()))).collect();
         }
-        let batch = batch.into_iter().map(|Entry { key, condition, not_after_unix_ms, .. }| ObjectDeletion {
-            key,
-            condition: Precondition { not_after_unix_ms, ..condition },
-        });
+        let batch =
+            batch.into_iter().map(|Entry { key, condition, not_after_unix_ms, written_before_unix_ms, .. }| {
+                ObjectDeletion {
+                    key,
+                    condition: Precondition { not_after_unix_ms, written_before_unix_ms, ..condition },
+                }
+            });
         delete_until_stopped(&self.stop, store, batch.collect(), self.policy).await
     }
 }

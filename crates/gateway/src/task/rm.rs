@@ -200,6 +200,7 @@ impl Rm {
         let root = object_url(self.store.as_ref(), folder);
         while let Some(page) = pages.next().await {
             let page = page?;
+            listed.written_before_unix_ms = listed.written_before_unix_ms.or(self.store.writes_from_unix_ms());
             for object in &page.objects {
                 let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
                 if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
@@ -274,6 +275,8 @@ struct Listed {
     states_matter: bool,
     /// Number of objects that the filter left out.
     excluded: u64,
+    /// The store's clock at the first page.
+    written_before_unix_ms: Option<i64>,
 }
 
 /// One line of [`Listed`].
@@ -285,11 +288,15 @@ struct ListedObject {
     /// `Precondition::not_after_unix_ms`, which is not serialized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_after_unix_ms: Option<i64>,
+    /// `Precondition::written_before_unix_ms`, which is not serialized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    written_before_unix_ms: Option<i64>,
 }
 
 impl Listed {
     fn create(states_matter: bool) -> io::Result<Self> {
-        Ok(Self { file: BufWriter::new(tempfile::tempfile()?), states_matter, excluded: 0 })
+        let file = BufWriter::new(tempfile::tempfile()?);
+        Ok(Self { file, states_matter, excluded: 0, written_before_unix_ms: None })
     }
 
     fn push(&mut self, object: &ObjectInfo) -> io::Result<()> {
@@ -297,9 +304,13 @@ impl Listed {
         let line = match self.states_matter {
             true => {
                 let not_after_unix_ms = Precondition::exact(object).modified_unix_ms;
-                ListedObject { key, condition: Precondition::listed(object), not_after_unix_ms }
+                let (condition, written_before_unix_ms) = (Precondition::listed(object), self.written_before_unix_ms);
+                ListedObject { key, condition, not_after_unix_ms, written_before_unix_ms }
             }
-            false => ListedObject { key, condition: Precondition::default(), not_after_unix_ms: None },
+            false => {
+                let condition = Precondition::default();
+                ListedObject { key, condition, not_after_unix_ms: None, written_before_unix_ms: None }
+            }
         };
         serde_json::to_writer(&mut self.file, &line)?;
         self.file.write_all(b"\n")
@@ -311,8 +322,10 @@ impl Listed {
         file.rewind()?;
         let mut lines = BufReader::new(file).lines();
         let deletion = |line: io::Result<String>| {
-            let ListedObject { key, condition, not_after_unix_ms } = serde_json::from_str(&line?)?;
-            Ok(ObjectDeletion { key, condition: Precondition { not_after_unix_ms, ..condition } })
+            let ListedObject { key, condition, not_after_unix_ms, written_before_unix_ms } =
+                serde_json::from_str(&line?)?;
+            let condition = Precondition { not_after_unix_ms, written_before_unix_ms, ..condition };
+            Ok(ObjectDeletion { key, condition })
         };
         Ok(std::iter::from_fn(move || {
             let batch: io::Result<Vec<ObjectDeletion>> = lines.by_ref().take(keys_max).map(deletion).collect();

@@ -16,6 +16,8 @@ pub struct DeletionBacklog {
     writing: Mutex<Writing>,
     /// By index of the store; see [`DeletionBacklog::doubting_since`].
     doubted_since_unix_ms: Vec<Option<i64>>,
+    /// By index of the store; see [`DeletionBacklog::written_before`].
+    written_before_unix_ms: Vec<Option<i64>>,
     /// The names that the job writes at the destinations, in the forms of servers that may treat two names as one.
     names: Arc<Names>,
 }
@@ -44,6 +46,9 @@ pub(super) struct Entry {
     /// Not modified after this (`Precondition::not_after_unix_ms`, which is not serialized).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) not_after_unix_ms: Option<i64>,
+    /// See [`DeletionBacklog::written_before`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) written_before_unix_ms: Option<i64>,
     /// See [`DeletionBacklog::doubting_since`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) may_be_ours: bool,
@@ -91,7 +96,12 @@ impl DeletionBacklog {
             None => tempfile::tempfile()?,
         };
         let writing = Writing { file: BufWriter::new(file), totals: Vec::new() };
-        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new(), names: Arc::default() })
+        Ok(Self {
+            writing: Mutex::new(writing),
+            doubted_since_unix_ms: Vec::new(),
+            written_before_unix_ms: Vec::new(),
+            names: Arc::default(),
+        })
     }
 
     /// Sets, for each store, the time from which an object may be this job's own work under another name: times are
@@ -99,6 +109,13 @@ impl DeletionBacklog {
     /// time or later are listed again right before they are deleted.
     pub fn doubting_since(self, doubted_since_unix_ms: Vec<Option<i64>>) -> Self {
         Self { doubted_since_unix_ms, ..self }
+    }
+
+    /// Sets, for each store, the time before the listing, by the store's clock: an object that the store says was written
+    /// before is the one that was listed, even if its listing states another time. `rclone serve s3` lists the time of
+    /// the file, which its writer sets.
+    pub fn written_before(self, written_before_unix_ms: Vec<Option<i64>>) -> Self {
+        Self { written_before_unix_ms, ..self }
     }
 
     /// Sets the names that the job writes. The time of a folder's marker counts if it may be one of them.
@@ -125,7 +142,9 @@ impl DeletionBacklog {
             Seen::Copied(copies) => (exact, None, copies),
         };
         let may_be_ours = self.is_doubtful(store, object);
-        let entry = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
+        let written_before_unix_ms = self.written_before_unix_ms.get(usize::from(store)).copied().flatten();
+        let key = object.key.clone();
+        let entry = Entry { store, key, condition, not_after_unix_ms, written_before_unix_ms, may_be_ours, copies };
         // After a panic the file may end in half a line; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &entry).map_err(io::Error::from)?;

@@ -116,7 +116,7 @@ impl Run {
             sweep::abort_orphans(&journal, targets, *policy).await?;
         }
         if job.delete_source && !job.dry_run {
-            let begun = SourceDeletions::begin(job);
+            let begun = SourceDeletions::begin(job, source.as_ref());
             self.finisher.source_deletions =
                 begun.inspect_err(|error| context.notice(format!("sources will not be deleted: {error}"))).ok();
         }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tradewind_contract::{JobSpec, Selection};
-use tradewind_store::ObjectInfo;
+use tradewind_store::{ObjectInfo, Store};
 
 /// The sources that every destination has, and those that some destinations still lack.
 #[derive(Debug)]
@@ -95,10 +95,10 @@ impl SourceDeletions {
     ///
     /// # Errors
     /// The backlog's file cannot be created.
-    pub(super) fn begin(job: &JobSpec) -> io::Result<Self> {
+    pub(super) fn begin(job: &JobSpec, source: &dyn Store) -> io::Result<Self> {
         let dir = job.state_dir.as_deref().map(Path::new);
         Ok(Self {
-            backlog: DeletionBacklog::create(dir)?,
+            backlog: DeletionBacklog::create(dir)?.written_before(vec![source.writes_from_unix_ms()]),
             waiting: CopyFile::create(dir)?,
             // A job has few destinations, and the contract's indices are 16 bits wide.
             targets: job.targets.len() as u16,
@@ -159,6 +159,7 @@ impl SourceDeletions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory_tree::DirectoryTree;
 
     fn deletions(source: &str, targets: usize) -> SourceDeletions {
         let target = serde_json::json!({ "store": { "url": "file:///there" }, "key": "" });
@@ -167,7 +168,7 @@ mod tests {
             "selection": { "kind": "prefix", "prefix": "" },
             "targets": vec![target; targets],
         });
-        SourceDeletions::begin(&serde_json::from_value(job).unwrap()).unwrap()
+        SourceDeletions::begin(&serde_json::from_value(job).unwrap(), DirectoryTree::new().store.as_ref()).unwrap()
     }
 
     fn object(key: &str) -> ObjectInfo {

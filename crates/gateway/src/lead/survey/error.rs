@@ -89,6 +89,9 @@ pub enum SurveyError {
         /// The destination.
         destination: String,
     },
+    /// The list file has no names.
+    #[error("the list has no names")]
+    EmptyList,
     /// Tags must be kept, and a store of the job has none.
     #[error("--tags keep: {url} does not keep tags of objects")]
     NoTags {
@@ -152,7 +155,9 @@ impl SurveyError {
                 Outcome::SourceNotFound
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
-            Self::NothingSelected { .. } | Self::IsDirectory { .. } | Self::IsObject { .. } => Outcome::SourceNotFound,
+            Self::NothingSelected { .. } | Self::EmptyList | Self::IsDirectory { .. } | Self::IsObject { .. } => {
+                Outcome::SourceNotFound
+            }
             Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } | Self::NoTags { .. } => {
                 Outcome::Refused
             }
@@ -174,6 +179,7 @@ impl SurveyError {
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }
+            Self::EmptyList => Some("pass --allow-empty if that is expected"),
             Self::NothingSelected { .. } => Some("--explain KEY shows which rule decides, or pass --allow-empty"),
             Self::BadRule(rule) => Some(rule.hint()),
             Self::ListFile { .. } => Some("write one relative name per line, in UTF-8"),

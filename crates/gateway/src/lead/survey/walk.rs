@@ -96,7 +96,8 @@ impl Walk {
             (Some(_), Selection::Prefix { .. }) => {
                 let backlog =
                     DeletionBacklog::create(job.state_dir.as_ref().map(Path::new)).map_err(SurveyError::Backlog)?;
-                Some(backlog.doubting_since(survey.targets.iter().map(|store| store.writes_from_unix_ms()).collect()))
+                let since: Vec<_> = survey.targets.iter().map(|store| store.writes_from_unix_ms()).collect();
+                Some(backlog.doubting_since(since.clone()).written_before(since))
             }
             (Some(_), _) => return Err(SurveyError::DeletionNeedsPrefix),
         };
@@ -160,6 +161,9 @@ impl Walk {
             extraneous: self.extraneous.map(|backlog| backlog.knowing(self.names)),
         };
         if end.objects == 0 && end.refused == 0 && !was_moved && !self.survey.job.allow_empty {
+            if end.source_objects == 0 && matches!(self.survey.job.selection, Selection::List { .. }) {
+                return Err(SurveyError::EmptyList);
+            }
             let url = object_url(self.survey.source.as_ref(), &self.prefix);
             if end.source_objects == 0
                 && let Some(key) = self.prefix.strip_suffix('/')
