@@ -26,6 +26,7 @@ class Provider:
     """One machine that began an hour ago, and the calls about it."""
 
     warning = None
+    settles_s = 0.0
 
     def __init__(self, kind: str) -> None:
         began_s = time.time() - 3600
@@ -89,7 +90,7 @@ def test_the_receipt_has_only_machines_that_ended(
     found = machines(place)
     refused_ends = lambda ids, **_: [Ended(one, refusal=refusal) for one in ids]  # noqa: E731
     monkeypatch.setattr(providers["aws"], "terminate", refused_ends)
-    for done in (list(place.end(found[1:])), list(place.sweep(found))):
+    for done in (list(place.end(found[1:], [])), list(place.sweep(found))):
         refused = [swept for swept in done if swept.error is not None]
         assert [(swept.what, swept.error.hint) for swept in refused if swept.error is not None] == [
             ("aws", "the missing permission is ec2:TerminateInstances")

@@ -17,15 +17,18 @@ from testbed.clouds.aws import KEYS, AwsCloud, aws_api
 from tests.fleet.aws_stage import REGION, AwsStage, launch, order
 from tests.fleet.orders import FLEET, machine_of, refusal_of
 from tests.fleet.test_gcp_hostile import server
+from tradewind.engine.everywhere import Everywhere, FoundMachine
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
 from tradewind.model.aws import AwsSettings
 from tradewind.model.records import replace
+from tradewind.model.sites import Cloud, Sites
 
 
 @pytest.fixture(scope="module")
@@ -461,3 +464,19 @@ def test_a_repeated_order_in_one_region_and_a_new_one_in_another_are_both_listed
     stage.settings |= both
     living = [machine.name for machine in again.machines({FLEET_TAG: FLEET}) if not machine.ended]
     assert living == ["one", "two"]
+
+
+def test_a_fleet_that_no_record_knows_is_ended_with_a_machine_that_lists_show_late(
+    stage: AwsStage, tmp_path: Path
+) -> None:
+    """As `tradewind fleet down ID` does on an empty state folder, moments after the launch."""
+    stage.cloud.set(hidden_s=3)
+    provider = stage.provider()
+    launch(provider)
+    clouds = (Cloud("aws", (REGION,), stage.document()),)
+    place = Everywhere(Sites(clouds=clouds), FleetJournal(tmp_path / "empty"), "gateway")
+    found = [one for one in place.found() if isinstance(one, FoundMachine)]
+    assert place.known([FLEET]) == {FLEET}
+    done = list(place.end(found, [FLEET]))
+    assert [(one.what, one.error) for one in done] == [(f"aws: ended one of {FLEET}", None)]
+    assert stage.living() == [] and provider.leftovers() == ()

@@ -12,6 +12,7 @@ from testbed.clouds.azure import IDENTITY, azure_api
 from tests.fleet.azure_stage import OTHER, REGION, Stage, order
 from tests.fleet.orders import FLEET
 from tests.fleet.worlds import wait_until
+from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.client import Clients
@@ -20,6 +21,7 @@ from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused, NetworkChoice
 from tradewind.model.azure import azure_from_document
+from tradewind.model.sites import Cloud, Sites
 
 PUT_MACHINE = "PUT .*/virtualMachines/"
 
@@ -246,6 +248,23 @@ def test_ending_a_fleet_ends_its_stopped_machines(stage: Stage, tmp_path: Path) 
     (record,) = journal.records()
     assert end_fleet(record, journal, "unused") == 0, "its gateway had ended"
     assert stage.api.resources() == {} and list(journal.records()) == []
+
+
+def test_a_fleet_that_no_record_knows_is_ended_with_its_stopped_machines(stage: Stage, tmp_path: Path) -> None:
+    """As `tradewind fleet down ID` does on an empty state folder. Another fleet stays as it is."""
+    provider = stage.provider()
+    stage.power("stopped", stage.launched(provider)[0])
+    (other,) = stage.launched(provider, order("two", "other"))
+    stage.power("stopped", other)
+    settings = provider.document()
+    place = Everywhere(
+        Sites(clouds=(Cloud("azure", (REGION,), settings),)), FleetJournal(tmp_path / "empty"), "gateway"
+    )
+    assert list(place.found()) == [] and place.known([FLEET, "typo"]) == {FLEET}
+    done = list(place.end([], [FLEET]))
+    assert done[0].what == "azure: removed a stopped machine, which is still billed"
+    assert all(one.error is None for one in done)
+    assert {left.tags[FLEET_TAG] for left in provider.leftovers()} == {"other"}
 
 
 def test_a_machine_without_an_identity_is_stopped_within_a_day(stage: Stage) -> None:

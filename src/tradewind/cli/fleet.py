@@ -126,14 +126,14 @@ def _down(args: Namespace, fleets: Fleets) -> int:
     for place, error in failed.items():
         _print_failure(place, " cannot be queried", error)
     missing = set(unknown) - {one.fleet for one in wanted}
-    if missing:
+    if missing and (missing := missing - everywhere.known(missing)):
         raise FleetNotFound(
-            f"no fleet {min(missing)} in this state folder, and no machine of it in the configured places",
+            f"no fleet {min(missing)} in this state folder, and nothing of it in the configured places",
             hint="`tradewind fleet list --everywhere` shows all machines",
         )
     code = _code(failed)
     ended: list[FoundMachine] = []
-    for swept in everywhere.end(wanted):
+    for swept in everywhere.end(wanted, unknown, without=failed):
         ended += swept.ended
         if swept.error is not None:
             code = swept.error.exit_code

@@ -21,7 +21,8 @@ HELP = """\
 Find hosts and clouds that can run gateways, and add them to the configuration. Tradewind takes the hosts from
 ~/.ssh/config, or from the file that `config` in the table [ssh] names, logs in to each without asking for a password,
 and starts nothing. For each cloud and cluster of the configuration it prints the smallest policy or role that suffices;
-it applies none. At the end it lists the regions where machines are available, and their number.
+it applies none. It asks each of them which permissions of that policy are missing, and names these; nothing is made. At
+the end it lists the regions where machines are available, and their number.
 
 It also looks for credentials of clouds in the variables and files that the clouds' own tools use. If the configuration
 has no table for such a cloud, it shows one as a diff.

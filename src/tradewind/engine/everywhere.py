@@ -157,19 +157,58 @@ class Everywhere:
         for swept in each_of(self._places, lambda place: self._swept(place, by_place[place.name], everything)):
             yield from swept
 
-    def end(self, wanted: Sequence[FoundMachine]) -> Iterator[Swept]:
-        """End these machines, whoever uses them."""
-        by_place = [(place, [found for found in wanted if found.place == place.name]) for place in self._places]
+    def known(self, fleets: Collection[str]) -> set[str]:
+        """Return those fleets that have something at a place now, or have it when lists show every change."""
+        seen = set[str]()
+        for of_place in each_of(self._places, lambda place: self._fleets_at(place, fleets)):
+            seen |= of_place
+        return seen & set(fleets)
 
-        def end(each: tuple[_Place, list[FoundMachine]]) -> list[Swept]:
-            place, its_machines = each
-            try:
-                return self._ended(place.name, place.connected(), its_machines)
-            except TradewindError as error:
-                return [Swept(place.name, error)]
+    def _fleets_at(self, place: _Place, fleets: Collection[str]) -> set[str]:
+        try:
+            provider = place.connected()
+            seen = {one.tags.get(FLEET_TAG, "") for one in self._leftovers(provider)}
+            if set(fleets) - seen and provider.settles_s > 0:
+                time.sleep(provider.settles_s)
+                seen |= {one.tags.get(FLEET_TAG, "") for one in self._leftovers(provider)}
+        except TradewindError:
+            return set()  # `found` reports why.
+        return seen
 
-        for ended in each_of([each for each in by_place if each[1]], end):
+    def end(
+        self, wanted: Sequence[FoundMachine], fleets: Collection[str], without: Collection[str] = ()
+    ) -> Iterator[Swept]:
+        """End these machines, whoever uses them, and what else these fleets have at all places but some.
+
+        Lists may show a machine late, so they are read a second time.
+        """
+        by_place = [
+            (place, [found for found in wanted if found.place == place.name])
+            for place in self._places
+            if place.name not in without
+        ]
+        for ended in each_of(by_place, lambda each: self._ended_fleets(*each, fleets)):
             yield from ended
+
+    def _ended_fleets(self, place: _Place, wanted: Sequence[FoundMachine], fleets: Collection[str]) -> list[Swept]:
+        done: list[Swept] = []
+        try:
+            provider = place.connected()
+            if wanted:
+                done += self._ended(place.name, provider, wanted)
+            if provider.settles_s > 0:
+                time.sleep(provider.settles_s)
+                living, ended = self._living(place), {found.machine.id for found in wanted}
+                if isinstance(living, TradewindError):
+                    raise living
+                late = [found for found in living if found.fleet in fleets and found.machine.id not in ended]
+                done += self._ended(place.name, provider, late) if late else []
+            for one in _unused(self._leftovers(provider)):
+                if one.tags.get(FLEET_TAG) in fleets:
+                    done.append(self._removed(place.name, provider, one))
+        except TradewindError as error:
+            done.append(Swept(place.name, error))
+        return done
 
     def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
         done = []

@@ -197,8 +197,9 @@ def _of_permissions(name: str, answers: Answers) -> Iterator[Note | Caveat | Unu
     for action, missing in grouped([one for one in answers if one.granted is False], lambda one: one.action):
         words, loss = f"the permission {action} is missing in {counted(missing)}", missing[0].loss
         yield Unusable(name, words, ADD) if loss is None else Caveat(name, f"{words}: {loss}", ADD)
-    if count := len({one.action for one in answers if one.granted}):
-        yield Note(name, f"{format_count(count, 'permission')} checked")
+    if answers:
+        granted = {one.action for one in answers if one.granted} - {one.action for one in answers if not one.granted}
+        yield Note(name, f"{len(granted)} of {len({one.action for one in answers})} permissions are granted")
     for why, unknown in grouped([one for one in answers if one.granted is None], lambda one: one.why or ""):
         actions = dict.fromkeys(one.action for one in unknown)
         if unknown[0].is_error:
