@@ -239,7 +239,7 @@ def test_answers_that_could_not_be_written_are_written_later(
     submit(database, 0, ROOM + 1)
     with monkeypatch.context() as patched:
         for name in ("set_waiting", "set_ends"):
-            patched.setattr(JobQueue, name, locked)
+            patched.setattr(JobQueue, name, not_written)
         with pytest.raises(StateError):
             one.step()
     assert answers(database) == [(None, False)] * (ROOM + 1)
@@ -248,7 +248,7 @@ def test_answers_that_could_not_be_written_are_written_later(
     assert [sentence is not None for sentence, _ in answers(database)] == [False] * ROOM + [True]
 
 
-def locked(*_: object) -> None:
+def not_written(*_: object) -> None:
     raise StateError("the database is locked")
 
 
