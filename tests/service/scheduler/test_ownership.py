@@ -55,6 +55,7 @@ def test_jobs_wait_as_if_each_pair_was_kept(steps: list[tuple[str, bool, int] | 
             assert ownership.release(gone) == simple.release(gone)
         for name, earlier in simple.earlier.items():
             assert ownership.owners(name) == earlier
+            assert not earlier or ownership.first_owner(name) in earlier
             assert set(ownership.later(name)) == {later for later, found in simple.earlier.items() if name in found}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from itertools import product
 
 from tradewind.service.scheduler.jobs import OwnedPlace, ServiceJob
 
@@ -55,6 +56,13 @@ class StoreClaims:
                 del self.lengths[len(place.path)]
 
 
+def _overlap(one: OwnedPlace, two: OwnedPlace) -> bool:
+    if one.store != two.store:
+        return False
+    is_below = one.is_prefix and two.path.startswith(one.path)
+    return is_below or one.path == two.path or (two.is_prefix and one.path.startswith(two.path))
+
+
 class Ownership:
     """Record of the jobs that each job waits for before it may write.
 
@@ -70,6 +78,9 @@ class Ownership:
         #: The jobs that a job waits for, without those that one of them waits for and overlaps; and the reverse.
         self._earlier: dict[str, set[str]] = {}
         self._later: dict[str, set[str]] = {}
+        #: The job that was added last, with all that it waits for, and a first one that jobs wait for. Until a release.
+        self._newest: tuple[str, set[str]] = ("", set())
+        self._first: dict[str, str] = {}
 
     def claim(self, job: ServiceJob, yields: Callable[[str], bool] = lambda _: False) -> bool:
         """Add a job after all earlier ones but those that yield to it. Return whether it may write now."""
@@ -81,6 +92,7 @@ class Ownership:
         self._places[job.id], self._numbers[job.id] = places, self._count
         self._earlier[job.id] = set()
         self._wait(job.id, earlier)
+        self._newest = job.id, earlier
         return not earlier
 
     def release(self, job: ServiceJob) -> list[str]:
@@ -90,6 +102,7 @@ class Ownership:
         following = self._later.get(job.id, set())
         # What this job waited for, those after it still wait for.
         waited = {other: self.owners(other) - {job.id} for other in following} if self._earlier[job.id] else {}
+        self._newest, self._first = ("", set()), {}
         for place in self._places.pop(job.id):
             self._stores[place.store].remove(job.id, place)
         del self._numbers[job.id]
@@ -109,7 +122,19 @@ class Ownership:
 
     def owners(self, job_id: str) -> set[str]:
         """Return the jobs that this one waits for."""
-        return self._reached(job_id, self._earlier)
+        name, found = self._newest
+        return found if name == job_id else self._reached(job_id, self._earlier)
+
+    def first_owner(self, job_id: str) -> str:
+        """Return one of the oldest jobs that this one waits for. It must wait."""
+        path = [job_id]
+        while path[-1] not in self._first and self._earlier[path[-1]]:
+            path.append(min(self._earlier[path[-1]], key=self._numbers.__getitem__))
+        for waiting, owner in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
+            first = self._first.get(owner, owner)
+            pairs = product(self._places[waiting], self._places[first])
+            self._first[waiting] = first if any(_overlap(one, two) for one, two in pairs) else owner
+        return self._first[job_id]
 
     def pairs(self) -> int:
         """Return the number of pairs of jobs that are kept."""
