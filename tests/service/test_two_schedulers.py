@@ -228,3 +228,31 @@ def test_a_ban_that_was_set_during_an_error_stops_its_jobs(
 
 def locked(job_id: str) -> None:
     raise StateError(f"job {job_id}: the database is locked")
+
+
+def test_answers_that_could_not_be_written_are_written_later(
+    database: ServiceDatabase, server: Callable[[str], ServiceScheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "ANSWER_EVERY_S", 0.0)
+    monkeypatch.setattr(scheduling, "ANSWER_SHARE", 1e9)
+    one = server("one")
+    submit(database, 0, ROOM + 1)
+    with monkeypatch.context() as patched:
+        for name in ("set_waiting", "set_ends"):
+            patched.setattr(JobQueue, name, not_written)
+        with pytest.raises(StateError):
+            one.step()
+    assert answers(database) == [(None, False)] * (ROOM + 1)
+    one.step()
+    assert sorted(is_known for _, is_known in answers(database)) == [True] * (ROOM + 1)
+    assert [sentence is not None for sentence, _ in answers(database)] == [False] * ROOM + [True]
+
+
+def not_written(*_: object) -> None:
+    raise StateError("the database is locked")
+
+
+def answers(database: ServiceDatabase) -> list[tuple[str | None, bool]]:
+    query = select(jobs.c.waiting, jobs.c.earliest_unix_ms).order_by(jobs.c.id)
+    with database.read() as connection:
+        return [(row.waiting, row.earliest_unix_ms is not None) for row in connection.execute(query)]

@@ -203,9 +203,10 @@ def _unacknowledged_bytes(state: str, receipt: Mapping[str, Any]) -> int:
 
     It may keep bytes that it does not acknowledge.
     """
-    if state == "done":
+    sent_bytes = receipt.get("guest_sent_bytes")
+    if state == "done" or sent_bytes is None:
         return 0
-    return min(receipt.get("guest_sent_bytes") or 0, int(receipt["progress"]["bytes_total"]))
+    return min(int(sent_bytes), int(receipt["progress"]["bytes_total"]))
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:

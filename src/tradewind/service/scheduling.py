@@ -419,8 +419,12 @@ class ServiceScheduler:
             time.sleep(ANSWER_PAUSE_S)
         if reasons:
             self._queue.set_waiting(reasons)
+        for name, reason in reasons.items():
+            self._seen[name].sentence = reason
         if ends:
             self._queue.set_ends(ends)
+        for name, end in ends.items():
+            self._seen[name].ends = end
         took_s = time.monotonic() - began_s
         self._answer_again_s = time.monotonic() + max(ANSWER_EVERY_S, took_s / ANSWER_SHARE)
 
@@ -434,10 +438,10 @@ class ServiceScheduler:
         for name in names:
             seen, why, eta = self._seen[name], self._scheduler.why(name), self._scheduler.eta(name)
             if why is not None and why.sentence != seen.sentence:
-                reasons[name] = seen.sentence = why.sentence
+                reasons[name] = why.sentence
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
             if _has_moved(seen.ends, end, now_ms):
-                ends[name] = seen.ends = end
+                ends[name] = end
 
 
 def _stop(connection: Connection, stop: StopJob) -> None:

@@ -135,8 +135,7 @@ class Scheduler:
         if state.phase == PAUSED_PHASE:
             return [WaitCause(PAUSED)]
         if state.phase == OWNED_PHASE:
-            owner = min(self._ownership.owners(state.job.id), key=lambda one: self._jobs[one].number)
-            return [WaitCause(OWNED, subject=owner)]
+            return [WaitCause(OWNED, subject=self._ownership.first_owner(state.job.id))]
         if state.phase == DELAYED_PHASE:
             kind = RETRYING if state.failure else NOT_YET
             return [WaitCause(kind, subject=state.failure, until_s=state.not_before_s)]
