@@ -298,11 +298,11 @@ impl Pages {
     }
 }
 
-/// Removes the keys after `until`, and the continuation if there were any.
+/// Removes the keys after `until`, and the continuation if `until` was reached.
 fn cut(page: &mut ListPage, until: &str) {
     let before = page.objects.len();
     page.objects.retain(|object| object.key.as_str() <= until);
-    if page.objects.len() < before {
+    if page.objects.len() < before || page.objects.last().is_some_and(|object| object.key == until) {
         page.continuation = None;
     }
 }
@@ -435,7 +435,7 @@ mod tests {
             continuation: Some("next".to_owned()),
             ..ListPage::default()
         };
-        for (until, left, continues) in [("b", 2, false), ("c", 3, true), ("d", 3, true), ("A", 0, false)] {
+        for (until, left, continues) in [("b", 2, false), ("c", 3, false), ("d", 3, true), ("A", 0, false)] {
             let mut page = whole.clone();
             cut(&mut page, until);
             assert_eq!((page.objects.len(), page.continuation.is_some()), (left, continues), "{until}");
