@@ -173,6 +173,11 @@ impl Listing {
         self.store.url().starts_with("file:")
     }
 
+    /// Returns whether a page has about as many keys as a slice. Azure's have 5,000, so fewer requests list it in sequence.
+    pub fn has_pages_of_a_slice(&self) -> bool {
+        !self.is_of_files() && !self.store.url().starts_with("az:")
+    }
+
     /// Fetches the first page, and returns whether others follow that can be listed in ranges at the same time. The
     /// page is kept for the fetch that begins at the first name.
     ///

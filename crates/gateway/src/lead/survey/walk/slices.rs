@@ -19,11 +19,11 @@ impl Doubt {
 }
 
 impl Walk {
-    /// Returns whether the source is a tree of files, and every destination a store with several pages that can be
-    /// listed in ranges. Their first pages are fetched for that, and used.
+    /// Returns whether the source is a tree of files, and every destination a store with several pages of a slice each
+    /// that can be listed in ranges. Their first pages are fetched for that, and used.
     pub(super) async fn is_sliced(&self, source: &Listing, targets: &[Option<Listing>]) -> Result<bool, SurveyError> {
         let is_plain = source.span == NameSpan::default() && self.survey.done.is_empty();
-        let is_store = |target: &Option<Listing>| target.as_ref().is_some_and(|to| !to.is_of_files());
+        let is_store = |target: &Option<Listing>| target.as_ref().is_some_and(Listing::has_pages_of_a_slice);
         if targets.is_empty() || !is_plain || !source.is_of_files() || !targets.iter().all(is_store) {
             return Ok(false);
         }
