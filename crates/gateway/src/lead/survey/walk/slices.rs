@@ -6,7 +6,8 @@ use crate::lead::join::Join;
 use crate::lead::pages::{Listing, NameRange, NameSpan, RANGES_AT_ONCE_MAX};
 use crate::lead::survey::error::SurveyError;
 use futures::TryStreamExt;
-use tradewind_store::{Error, ErrorKind, ObjectInfo, UNORDERED};
+use std::sync::Arc;
+use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, UNORDERED};
 
 /// By destination: an object that its listing of a slice lacks, although it is older than this (Unix ms by the server's
 /// clock), shows that the server lists in an order of its own. `None` where that is out of question or settled.
@@ -61,12 +62,21 @@ impl Walk {
         for (index, doubt) in doubt.0.iter_mut().enumerate() {
             let Some(since) = doubt.take_if(|_| matches.get(index).is_some_and(Option::is_none)) else { continue };
             let (store, key) = (&self.survey.targets[index], format!("{}{name}", self.survey.job.targets[index].key));
-            if self.ask(store, &key).await.is_ok_and(|theirs| theirs.modified_unix_ms < since) {
+            if self.is_listed(store, &key).await
+                && self.ask(store, &key).await.is_ok_and(|theirs| theirs.modified_unix_ms < since)
+            {
                 let message = format!("cannot be compared: {UNORDERED}: {key:?} is not where it should be");
                 let error = Error::new(ErrorKind::Unsupported, "list", store.url(), message);
                 return Err(SurveyError::Target(error));
             }
         }
         Ok(())
+    }
+    /// Returns whether a listing of this key alone has it. A server may also answer a `HEAD` for another spelling of a
+    /// name, or for a directory.
+    async fn is_listed(&self, store: &Arc<dyn Store>, key: &str) -> bool {
+        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+        let page = self.policy.run("list", store.url(), || store.list(&request)).await;
+        page.is_ok_and(|page| page.objects.iter().any(|object| object.key == key))
     }
 }
