@@ -62,7 +62,7 @@ impl Walk {
         for (index, doubt) in doubt.0.iter_mut().enumerate() {
             let Some(since) = doubt.take_if(|_| matches.get(index).is_some_and(Option::is_none)) else { continue };
             let (store, key) = (&self.survey.targets[index], format!("{}{name}", self.survey.job.targets[index].key));
-            if self.is_listed(store, &key).await
+            if self.lists_key(store, &key).await
                 && self.ask(store, &key).await.is_ok_and(|theirs| theirs.modified_unix_ms < since)
             {
                 let message = format!("cannot be compared: {UNORDERED}: {key:?} is not where it should be");
@@ -74,7 +74,7 @@ impl Walk {
     }
     /// Returns whether a listing of this key alone has it. A server may also answer a `HEAD` for another spelling of a
     /// name, or for a directory.
-    async fn is_listed(&self, store: &Arc<dyn Store>, key: &str) -> bool {
+    async fn lists_key(&self, store: &Arc<dyn Store>, key: &str) -> bool {
         let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
         let page = self.policy.run("list", store.url(), || store.list(&request)).await;
         page.is_ok_and(|page| page.objects.iter().any(|object| object.key == key))
