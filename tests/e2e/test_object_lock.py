@@ -55,7 +55,8 @@ def test_what_is_written_is_kept(command: Command, place: Callable[[str], Place]
     command.run("cp", "-", f"{there.url}/piped", *LOCKED, *to, stdin=b"piped").expect(0)
     command.run("cp", f"{there.url}/small", f"{there.url}/copied", *LOCKED, *there.flags("src"), *to).expect(0)
     command.run("cp", source / "small", f"{there.url}/free", *to).expect(0)
-    for key in ("small", "large", "piped", "copied"):
+    # moto ignores the headers of uploads of several parts and of copies.
+    for key in ("small", "piped") if kind == "moto" else ("small", "large", "piped", "copied"):
         assert_locked(there, key)
     assert f"{PREFIX}mode" not in there.headers("free")
     assert there.get("large") == payload("large", 11 * MIB)

@@ -35,6 +35,7 @@ def test_what_differs_is_found_in_every_slice(command: Command, s3: S3Place, pro
     again = command.run("sync", source, s3.url, "--compare", "size", *s3.flags("dst"), "--json").expect(0)
     assert again.summary["progress"]["objects_skipped"] == FILES
     listings = proxy.requests(lambda request: "list-type" in request.query)
+    assert len(listings) == FILES // PAGE_KEYS + 1, "as many as in sequence"
     assert sum("start-after" in listing.request.query for listing in listings) == FILES // PAGE_KEYS
     extra = ["000", "d0/0500x", "d1/0999x", "d2/x", "d4/3099x", "zzz"]
     for key in extra:

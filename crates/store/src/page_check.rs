@@ -199,14 +199,15 @@ fn hash_of(page: &ListPage) -> u64 {
     hasher.finish()
 }
 
-/// Cuts a page at an inclusive upper bound, and returns whether the listing ends there.
+/// Cuts a page at an inclusive upper bound, and returns whether the listing ends there: no key comes after the bound.
 fn cut(page: &mut ListPage, end_at: Option<&str>) -> bool {
     let Some(end_at) = end_at else { return false };
     let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
     let before = page.objects.len() + page.prefixes.len();
     page.objects.retain(|object| range.contains(&object.key));
     page.prefixes.retain(|prefix| range.contains(prefix));
-    page.objects.len() + page.prefixes.len() < before
+    let is_reached = page.objects.last().is_some_and(|object| object.key == end_at);
+    is_reached || page.objects.len() + page.prefixes.len() < before
 }
 
 #[cfg(test)]

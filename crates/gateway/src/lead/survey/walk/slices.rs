@@ -6,7 +6,8 @@ use crate::lead::join::Join;
 use crate::lead::pages::{Listing, NameRange, NameSpan, RANGES_AT_ONCE_MAX};
 use crate::lead::survey::error::SurveyError;
 use futures::TryStreamExt;
-use tradewind_store::{Error, ErrorKind, ObjectInfo, UNORDERED};
+use std::sync::Arc;
+use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, UNORDERED};
 
 /// By destination: an object that its listing of a slice lacks, although it is older than this (Unix ms by the server's
 /// clock), shows that the server lists in an order of its own. `None` where that is out of question or settled.
@@ -19,11 +20,11 @@ impl Doubt {
 }
 
 impl Walk {
-    /// Returns whether the source is a tree of files, and every destination a store with several pages that can be
-    /// listed in ranges. Their first pages are fetched for that, and used.
+    /// Returns whether the source is a tree of files, and every destination a store with several pages of a slice each
+    /// that can be listed in ranges. Their first pages are fetched for that, and used.
     pub(super) async fn is_sliced(&self, source: &Listing, targets: &[Option<Listing>]) -> Result<bool, SurveyError> {
         let is_plain = source.span == NameSpan::default() && self.survey.done.is_empty();
-        let is_store = |target: &Option<Listing>| target.as_ref().is_some_and(|to| !to.is_of_files());
+        let is_store = |target: &Option<Listing>| target.as_ref().is_some_and(Listing::has_pages_of_a_slice);
         if targets.is_empty() || !is_plain || !source.is_of_files() || !targets.iter().all(is_store) {
             return Ok(false);
         }
@@ -61,12 +62,21 @@ impl Walk {
         for (index, doubt) in doubt.0.iter_mut().enumerate() {
             let Some(since) = doubt.take_if(|_| matches.get(index).is_some_and(Option::is_none)) else { continue };
             let (store, key) = (&self.survey.targets[index], format!("{}{name}", self.survey.job.targets[index].key));
-            if self.ask(store, &key).await.is_ok_and(|theirs| theirs.modified_unix_ms < since) {
+            if self.lists_key(store, &key).await
+                && self.ask(store, &key).await.is_ok_and(|theirs| theirs.modified_unix_ms < since)
+            {
                 let message = format!("cannot be compared: {UNORDERED}: {key:?} is not where it should be");
                 let error = Error::new(ErrorKind::Unsupported, "list", store.url(), message);
                 return Err(SurveyError::Target(error));
             }
         }
         Ok(())
+    }
+    /// Returns whether a listing of this key alone has it. A server may also answer a `HEAD` for another spelling of a
+    /// name, or for a directory.
+    async fn lists_key(&self, store: &Arc<dyn Store>, key: &str) -> bool {
+        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+        let page = self.policy.run("list", store.url(), || store.list(&request)).await;
+        page.is_ok_and(|page| page.objects.iter().any(|object| object.key == key))
     }
 }
