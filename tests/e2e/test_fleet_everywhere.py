@@ -75,7 +75,9 @@ def test_a_sweep_closes_the_records_of_this_state_folder(stage: Stage) -> None:
 def test_a_fleet_of_another_state_folder_is_ended_by_its_tags(stage: Stage) -> None:
     """Even if its command runs, as for a fleet of this state folder."""
     unknown = stage.command.run("fleet", "down", "fleet-mine", "fleet-none").expect(3)
-    assert "error: no fleet fleet-none in this state folder, and no machine of it" in unknown.stderr
+    assert (
+        "error: no fleet fleet-none in this state folder, and nothing of it in the configured places" in unknown.stderr
+    )
     assert len(stage.listed()) == 3, "nothing ends if one is unknown"
     done = stage.command.run("fleet", "down", "fleet-mine").expect(0)
     assert "here: ended mine of fleet-mine\nran  site:here  mine of fleet-mine for " in done.stdout

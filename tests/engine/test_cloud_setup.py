@@ -11,10 +11,10 @@ import pytest
 from tradewind.cli.main import main
 from tradewind.engine.cloud_setup import FoundCloud, cloud_tables, find_clouds, table_diff
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.setup import MORE, Caveat, Unusable, append_tables, available
+from tradewind.engine.setup import ADD, MORE, Caveat, Note, Unusable, _of_permissions, append_tables, available
 from tradewind.engine.survey import SiteMember, Survey, _Failure
 from tradewind.errors import UsageError
-from tradewind.fleet.provider import CallRefused, Offer, Refusal
+from tradewind.fleet.provider import CallRefused, Offer, PermissionAnswer, Refusal
 from tradewind.model.sites import NO_SITES, Cloud, Sites
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -142,4 +142,34 @@ def test_a_region_without_a_machine_left_and_one_without_a_readable_quota_are_ca
             "the quota cannot be read: AuthorizationFailed",
             "the missing permission is Microsoft.Compute/skus/read",
         ),
+    ]
+
+
+def test_each_missing_permission_is_one_line_whatever_the_number_of_places() -> None:
+    regions = ("eu-west-1", "us-east-1", "us-east-2", "us-west-2", "sa-east-1")
+    answers = [PermissionAnswer(region, "ec2:RunInstances", False) for region in regions]
+    answers += [PermissionAnswer(region, "ec2:DescribeVolumes", region != "us-east-1") for region in regions]
+    answers.append(PermissionAnswer("us-east-1", "ec2:GetConsoleOutput", False, loss="no log"))
+    answers += [PermissionAnswer("us-east-1", name, None, "nothing is there") for name in ("ec2:A", "ec2:B")]
+    answers.append(PermissionAnswer("us-west-2", "ec2:C", None, "no answer", is_error=True))
+    answers.append(PermissionAnswer("us-east-1", "ec2:D", True))
+    assert list(_of_permissions("aws", answers)) == [
+        Unusable(
+            "aws",
+            "the permission ec2:RunInstances is missing in eu-west-1, us-east-1, us-east-2 and 2 others",
+            ADD,
+        ),
+        Unusable("aws", "the permission ec2:DescribeVolumes is missing in us-east-1", ADD),
+        Caveat("aws", "the permission ec2:GetConsoleOutput is missing in us-east-1: no log", ADD),
+        Note("aws", "1 of 7 permissions are granted"),
+        Note("aws", "not checked: ec2:A, ec2:B (nothing is there)"),
+        Caveat("aws", "1 permission could not be checked: no answer", None),
+    ]
+    assert list(_of_permissions("ssh", ())) == []
+
+
+def test_a_question_about_permissions_that_fails_is_a_caveat() -> None:
+    refused = CallRefused(Refusal("permission", "the API is disabled", "the IAM API"))
+    assert list(_of_permissions("gcp", refused)) == [
+        Caveat("gcp", "its permissions cannot be checked: the API is disabled", "this needs the IAM API")
     ]

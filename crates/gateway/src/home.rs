@@ -5,7 +5,8 @@
 //! [`TAKE`] takes the connection. After a repeated `TAKE` it carries HTTP with the owner as the client, as if the owner
 //! had dialled.
 
-use crate::limits::{ENROL_PAUSE, ENROL_PAUSE_MAX, IDLE_CALL_INTERVAL, IDLE_CALL_TIMEOUT, REACH_TIMEOUT};
+use crate::dial::dial;
+use crate::limits::{ENROL_PAUSE, ENROL_PAUSE_MAX, IDLE_CALL_INTERVAL, IDLE_CALL_TIMEOUT};
 use crate::tls::{self, Identity, TlsError};
 use std::io;
 use std::sync::Arc;
@@ -43,10 +44,7 @@ async fn call_once(
     identity: &Identity,
     pause: &mut std::time::Duration,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, TlsError> {
-    let connecting = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect(owner));
-    let tcp = connecting.await.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
-    drop(tcp.set_nodelay(true));
-    let mut stream = tls::connect(identity, OWNER_NAME, tcp).await?;
+    let mut stream = tls::connect(identity, OWNER_NAME, dial(owner).await?).await?;
     wait_taken(&mut stream, pause).await.map_err(TlsError::explain)?;
     Ok(stream)
 }

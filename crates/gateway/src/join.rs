@@ -1,10 +1,10 @@
 //! Joins a gateway to its fleet: reads the join document, and retries over real sockets until the gateway has an
 //! identity.
 
+use crate::dial::dial;
 use crate::enrol::{Candidate, EnrolError, JoinError, confirm};
 use crate::limits::{
     CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX, ENROL_PAUSE, ENROL_PAUSE_MAX, JOIN_BYTES_MAX,
-    REACH_TIMEOUT,
 };
 use crate::net::gate::{Gate, GateLimits};
 use crate::net::refusals::Refusals;
@@ -124,9 +124,7 @@ async fn call_once(
     candidate: &Candidate,
     owner: &str,
 ) -> Result<(Identity, tokio_rustls::client::TlsStream<TcpStream>), EnrolError> {
-    let connecting = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect(owner));
-    let tcp = connecting.await.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
-    candidate.call(tcp).await
+    candidate.call(dial(owner).await?).await
 }
 
 async fn say_done(stream: impl AsyncRead + AsyncWrite + Unpin) {

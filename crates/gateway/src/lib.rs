@@ -11,6 +11,7 @@ pub mod attributes;
 pub mod background;
 pub mod command_line;
 pub mod control;
+mod dial;
 #[cfg(test)]
 mod directory_tree;
 pub mod drain;

@@ -141,6 +141,10 @@ pub const ADMIN_BODY_BYTES_MAX: usize = 64 << 10;
 pub const TUNNELS_PER_GATEWAY_MAX: usize = 32;
 /// A connection to a gateway that cannot be reached, or has not enrolled, is closed after this.
 pub const REACH_TIMEOUT: Duration = Duration::from_secs(10);
+/// With a proxy in the environment, a direct control connection has this long before the proxy is tried.
+pub const DIRECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Most bytes of the head of a proxy's answer; a longer one is a failure.
+pub const PROXY_ANSWER_BYTES_MAX: usize = 8 << 10;
 /// After the client has closed its side, the gateway has this long to close its own.
 pub const TUNNEL_LINGER: Duration = Duration::from_secs(10);
 /// Bytes that a tunnel reads at a time, in each direction.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.cli.warm import add_warm_arguments, bring_up, show_receipt
 from tradewind.errors import FleetNotFound, UsageError
-from tradewind.model.units import format_count, format_duration, format_usd
+from tradewind.model.units import format_bytes, format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -285,8 +285,8 @@ def _look_everywhere(
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:
-    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first; then how long
-    such machines usually take.
+    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first; then the TCP
+    windows of those that run, and how long such machines usually take.
     """
     fleet_id = args.fleets[0]
     attempts = [(each.unix_s, _attempt_line(each), asdict(each)) for each in fleets.attempts(fleet_id)]
@@ -296,6 +296,12 @@ def _explain(args: Namespace, fleets: Fleets) -> int:
             print(json.dumps({key: value for key, value in document.items() if value is not None}))
         else:
             print(f"{time.strftime('%H:%M:%S', time.localtime(unix_s))}  {line}")
+    for windows in fleets.tcp_windows(fleet_id):
+        if args.json:
+            print(json.dumps({"tcp_windows": asdict(windows)}))
+        else:
+            sizes = f"{format_bytes(windows.receive_bytes)} received, {format_bytes(windows.send_bytes)} sent"
+            print(f"now       {windows.name}  TCP windows up to {sizes}")
     for kind, usual in fleets.usual_boots(fleet_id).items():
         if args.json:
             print(json.dumps({"usual": {**asdict(kind), **usual.document()}}))

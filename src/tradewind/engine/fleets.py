@@ -18,6 +18,7 @@ from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, Unreadab
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.tcp_windows import TcpWindows, tcp_windows
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.ledger import Ledger, MachinePrice
 from tradewind.model.records import dataclass, replace
@@ -185,6 +186,10 @@ class Fleets:
         """Return the usual start of each kind of machines that a fleet has, from all starts in this state folder."""
         usual = BootBook(self._journal).usual()
         return {kind: usual[kind] for kind in dict.fromkeys(boot.kind for boot in self.boots(fleet_id))}
+
+    def tcp_windows(self, fleet_id: str) -> Sequence[TcpWindows]:
+        """Return the largest TCP windows of those gateways of a fleet that run and answer."""
+        return tcp_windows(self._journal.path(fleet_id))
 
     def unknown(self, fleet_ids: Iterable[str]) -> list[str]:
         """Return those fleets of which this state folder has no open record. Raises UsageError for an invalid id."""

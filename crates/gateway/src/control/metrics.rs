@@ -110,6 +110,11 @@ const PROCESS_RESIDENT_BYTES: Metric = gauge("process_resident_memory_bytes", "R
 const PROCESS_CPU_SECONDS: Metric = counter("process_cpu_seconds_total", "User and system CPU time.");
 const PROCESS_OPEN_FDS: Metric = gauge("process_open_fds", "Open file descriptors.");
 const PROCESS_MAX_FDS: Metric = gauge("process_max_fds", "Limit of open file descriptors.");
+/// Labels: `direction` (`receive`, `send`).
+const TCP_WINDOW_MAX_BYTES: Metric = gauge(
+    "tradewind_tcp_window_max_bytes",
+    "Largest TCP buffer that the kernel gives a connection here; it bounds what is in flight.",
+);
 
 /// One measured value.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +226,17 @@ pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
     if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
         snapshot.add(&PROCESS_MAX_FDS, [], limit as f64);
     }
+    for (direction, setting) in [("receive", "tcp_rmem"), ("send", "tcp_wmem")] {
+        if let Some(bytes) = largest_tcp_buffer(setting) {
+            snapshot.add(&TCP_WINDOW_MAX_BYTES, [("direction", direction.into())], bytes as f64);
+        }
+    }
+}
+
+/// Returns the third value of `net.ipv4.tcp_rmem` or `tcp_wmem`, those of this network namespace.
+fn largest_tcp_buffer(setting: &str) -> Option<u64> {
+    let values = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{setting}")).ok()?;
+    values.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
 fn resident_bytes() -> Option<u64> {
@@ -288,5 +304,8 @@ mod tests {
         assert!(value(&PROCESS_RESIDENT_BYTES).is_some_and(|bytes| bytes > 100_000.0));
         assert!(value(&PROCESS_OPEN_FDS).is_some_and(|files| files >= 3.0));
         assert!(value(&PROCESS_CPU_SECONDS).is_some_and(|seconds| seconds < 1e6));
+        let windows: Vec<f64> =
+            snapshot.samples().iter().filter(|one| one.metric == &TCP_WINDOW_MAX_BYTES).map(|s| s.value).collect();
+        assert!(windows.len() == 2 && windows.iter().all(|bytes| *bytes >= 4096.0), "{windows:?}");
     }
 }

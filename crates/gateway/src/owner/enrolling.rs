@@ -2,12 +2,11 @@
 
 use super::fleet::{Fleet, Member};
 use super::reach::dialled_address;
+use crate::dial::dial;
 use crate::enrol::{EnrolError, Refused};
-use crate::limits::{ENROL_PAUSE, ENROL_PAUSE_MAX, REACH_TIMEOUT};
+use crate::limits::{ENROL_PAUSE, ENROL_PAUSE_MAX};
 use crate::tls;
-use std::io;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 
 /// Runs until the gateway has enrolled, or can no longer enrol.
 pub(super) async fn by_dialling(fleet: Arc<Fleet>, member: Arc<Member>) {
@@ -45,11 +44,4 @@ async fn enrol_once(fleet: &Fleet, member: &Member, address: &str) -> Result<u64
     }
     let granted = fleet.registrar.enrol_dialled(&member.name, dial(address).await?).await?;
     Ok(granted.expires_unix_s)
-}
-
-async fn dial(address: &str) -> io::Result<TcpStream> {
-    let connecting = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect(address));
-    let tcp = connecting.await.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
-    drop(tcp.set_nodelay(true));
-    Ok(tcp)
 }

@@ -46,9 +46,7 @@ async fn open(fleet: &Fleet, member: &Member) -> Result<Box<dyn Stream>, TlsErro
 }
 
 async fn dial(fleet: &Fleet, member: &Member, address: &str) -> Result<TlsStream<TcpStream>, TlsError> {
-    let tcp = TcpStream::connect(address).await?;
-    drop(tcp.set_nodelay(true));
-    let stream = tls::connect(&fleet.identity, &member.name, tcp).await?;
+    let stream = tls::connect(&fleet.identity, &member.name, crate::dial::dial(address).await?).await?;
     fleet.check_current(&member.name, stream.get_ref().1)?;
     Ok(stream)
 }
