@@ -3,12 +3,12 @@
 use crate::failure::object_url;
 use crate::retry::{RetryPolicy, backoff};
 use bytes::Bytes;
-use crc_fast::CrcAlgorithm;
 use futures::{Stream, StreamExt};
 use md5::{Digest as _, Md5};
 use std::ops::Range;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
+use tradewind_crc::{PassingCrc32, PassingCrc64};
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Result, Store};
 
 /// Length of one request.
@@ -85,8 +85,8 @@ impl Window<'_> {
 
 /// Computes checksums of passing bytes. MD5 is the most expensive, and is computed only if a store states nothing else.
 pub(crate) struct Summing {
-    crc64nvme: crc_fast::Digest,
-    crc32c: crc_fast::Digest,
+    crc64nvme: PassingCrc64,
+    crc32c: PassingCrc32,
     md5: Option<Md5>,
 }
 
@@ -94,11 +94,7 @@ impl Summing {
     /// Computes the checksums needed to compare the bytes with `stated`.
     pub(crate) fn against(stated: &Checksums) -> Self {
         let is_md5_needed = stated.md5.is_some() && stated.crc64nvme.is_none() && stated.crc32c.is_none();
-        Self {
-            crc64nvme: crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme),
-            crc32c: crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi),
-            md5: is_md5_needed.then(Md5::new),
-        }
+        Self { crc64nvme: PassingCrc64::default(), crc32c: PassingCrc32::default(), md5: is_md5_needed.then(Md5::new) }
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
@@ -111,9 +107,8 @@ impl Summing {
 
     pub(crate) fn finish(self) -> Checksums {
         Checksums {
-            crc64nvme: Some(self.crc64nvme.finalize()),
-            // A 32-bit checksum in a 64-bit integer.
-            crc32c: Some(self.crc32c.finalize() as u32),
+            crc64nvme: Some(self.crc64nvme.checksum()),
+            crc32c: Some(self.crc32c.checksum()),
             md5: self.md5.map(|md5| md5.finalize().into()),
         }
     }

@@ -40,7 +40,7 @@ const LIMITS: StoreLimits = StoreLimits {
 
 /// The object's starting offset in the endlessly repeated pattern.
 fn phase(key: &str) -> u64 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes()) % PATTERN_BYTES as u64
+    tradewind_crc::crc64(key.as_bytes()) % PATTERN_BYTES as u64
 }
 
 /// An unfinished upload: the parts received, with their CRCs.

@@ -5,8 +5,8 @@
 mod combine;
 
 use bytes::Bytes;
-use crc_fast::CrcAlgorithm;
 use serde::{Deserialize, Serialize};
+use tradewind_crc::{PassingCrc32, PassingCrc64};
 
 /// CRC-64/NVME, called `CRC64NVME` by S3.
 pub type Crc64Nvme = u64;
@@ -29,18 +29,10 @@ const BLOCK_BYTES: usize = 32 << 10;
 
 /// Both CRCs of bytes that pass in pieces. A piece that has just been received is still in the cache. Reading it again
 /// from memory, when a whole chunk has come, costs 0.05 CPU-s per GB more.
+#[derive(Default)]
 pub struct PassingChecksums {
-    crc64: crc_fast::Digest,
-    crc32: crc_fast::Digest,
-}
-
-impl Default for PassingChecksums {
-    fn default() -> Self {
-        Self {
-            crc64: crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme),
-            crc32: crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi),
-        }
-    }
+    crc64: PassingCrc64,
+    crc32: PassingCrc32,
 }
 
 impl PassingChecksums {
@@ -54,7 +46,7 @@ impl PassingChecksums {
 
     /// The checksums of all bytes so far.
     pub fn checksums(&self) -> Checksums {
-        Checksums { crc64nvme: Some(self.crc64.finalize()), crc32c: Some(self.crc32.finalize() as u32), md5: None }
+        Checksums { crc64nvme: Some(self.crc64.checksum()), crc32c: Some(self.crc32.checksum()), md5: None }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
 }
 
 fn name_digits(name: &str) -> String {
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, name.as_bytes()) as u32;
+    let crc = tradewind_crc::crc32(name.as_bytes());
     format!("{crc:08x}")
 }
 
