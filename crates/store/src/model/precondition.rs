@@ -21,8 +21,7 @@ pub struct Precondition {
     /// wire.
     #[serde(skip)]
     pub not_after_unix_ms: Option<i64>,
-    /// A later time than the others does not count if it is before this one, in whole seconds (milliseconds since the
-    /// Unix epoch): the object was not written since the listing, which states another time than the object itself. Used
+    /// The listing began at this time, milliseconds since the Unix epoch: see [`Precondition::was_written_before`]. Used
     /// for deletes only, as `not_after_unix_ms`.
     #[serde(skip)]
     pub written_before_unix_ms: Option<i64>,
@@ -70,18 +69,11 @@ impl Precondition {
             wanted.as_ref().zip(found.as_ref()).is_some_and(|(wanted, found)| wanted != found)
         };
         let second = |unix_ms: i64| unix_ms.div_euclid(1000);
-        let is_known_write = |listed: i64| {
-            let has_name = self.etag.is_some() || self.version.is_some();
-            let is_before = |before| second(now.modified_unix_ms) < second(before);
-            has_name && now.modified_unix_ms > listed && self.written_before_unix_ms.is_some_and(is_before)
-        };
-        let other_time = self.modified_unix_ms.is_some_and(|wanted| {
-            now.modified_unix_ms != 0 && second(wanted) != second(now.modified_unix_ms) && !is_known_write(wanted)
-        });
+        let other_time = self
+            .modified_unix_ms
+            .is_some_and(|wanted| now.modified_unix_ms != 0 && second(wanted) != second(now.modified_unix_ms));
         // A store that states no time gives 0, which is later than nothing.
-        let rewritten = self
-            .not_after_unix_ms
-            .is_some_and(|latest| second(now.modified_unix_ms) > second(latest) && !is_known_write(latest));
+        let rewritten = self.not_after_unix_ms.is_some_and(|latest| second(now.modified_unix_ms) > second(latest));
         if self.size_bytes.is_some_and(|wanted| wanted != now.size_bytes) {
             Some("its length differs")
         } else if differs(&self.etag, &now.etag) {
@@ -93,6 +85,19 @@ impl Precondition {
         } else {
             self.file.zip(now.file).and_then(|(wanted, found)| wanted.difference(&found))
         }
+    }
+
+    /// Returns whether `now` differs only by a later time, which lies before the listing. If the store still lists the
+    /// object as before, it was not written since.
+    pub(crate) fn was_written_before(&self, now: &ObjectInfo) -> bool {
+        let second = |unix_ms: i64| unix_ms.div_euclid(1000);
+        let listed = self.modified_unix_ms.or(self.not_after_unix_ms);
+        let timeless = Self { modified_unix_ms: None, not_after_unix_ms: None, ..self.clone() };
+        (self.etag.is_some() || self.version.is_some())
+            && timeless.check_for_deletion(String::new(), now).is_ok()
+            && listed.zip(self.written_before_unix_ms).is_some_and(|(listed, before)| {
+                now.modified_unix_ms > listed && second(now.modified_unix_ms) < second(before)
+            })
     }
 
     /// Returns whether `now` says too little to tell this state from another: it has neither the ETag nor the version
@@ -215,22 +220,21 @@ mod tests {
     fn a_server_may_list_another_time_than_that_of_its_last_write() {
         let later = ObjectInfo { modified_unix_ms: 8_000, ..object() };
         let since = |before| Precondition { written_before_unix_ms: Some(before), ..Precondition::exact(&object()) };
-        assert_eq!(since(9_000).difference(&later), None);
-        assert!(since(8_999).difference(&later).is_some(), "written in the second of the listing");
-        let other = ObjectInfo { etag: Some("b".into()), ..later.clone() };
-        assert!(since(9_000).difference(&other).is_some());
-        let earlier = ObjectInfo { modified_unix_ms: 4_000, ..object() };
-        assert!(since(9_000).difference(&earlier).is_some());
+        assert!(since(9_000).difference(&later).is_some());
+        assert!(since(9_000).was_written_before(&later));
+        assert!(!since(8_999).was_written_before(&later), "written in the second of the listing");
+        assert!(!since(9_000).was_written_before(&ObjectInfo { etag: Some("b".into()), ..later.clone() }));
+        assert!(!since(9_000).was_written_before(&ObjectInfo { modified_unix_ms: 4_000, ..object() }));
         let nameless = ObjectInfo { etag: None, version: None, ..object() };
         let since = Precondition { written_before_unix_ms: Some(9_000), ..Precondition::exact(&nameless) };
-        assert!(since.difference(&later).is_some(), "only the time tells");
+        assert!(!since.was_written_before(&later), "only the time tells");
         let unwanted = Precondition {
             not_after_unix_ms: Some(5_000),
             written_before_unix_ms: Some(9_000),
             ..Precondition::listed(&object())
         };
-        assert_eq!(unwanted.difference(&later), None);
-        assert!(unwanted.difference(&ObjectInfo { modified_unix_ms: 9_000, ..object() }).is_some());
+        assert!(unwanted.was_written_before(&later));
+        assert!(!unwanted.was_written_before(&ObjectInfo { modified_unix_ms: 9_000, ..object() }));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::xml::{Deletions, delete_body, parse_deletions};
 use crate::model::stays;
 use crate::rest::ErrorAnswer;
 use crate::rest::{Call, is_web_page};
-use crate::{Error, ErrorKind, ObjectDeletion, Precondition, Result};
+use crate::{Error, ErrorKind, ListRequest, ObjectDeletion, Precondition, Result, Store};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -54,10 +54,23 @@ impl Bucket {
             return Ok(true);
         }
         match self.head_object(&deletion.key, &Precondition::default()).await {
-            Ok(now) => deletion.condition.check_for_deletion(self.object_url(&deletion.key), &now).map(|()| true),
+            Ok(now) => match deletion.condition.check_for_deletion(self.object_url(&deletion.key), &now) {
+                Err(error) if !deletion.condition.was_written_before(&now) => Err(error),
+                Err(error) if !self.is_listed_as_before(deletion).await? => Err(error),
+                _ => Ok(true),
+            },
             Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns whether a listing still describes the object as it did before. `rclone serve s3` lists the time of a file,
+    /// which its writer sets, and answers a `HEAD` with the time at which it received the object.
+    async fn is_listed_as_before(&self, deletion: &ObjectDeletion) -> Result<bool> {
+        let request = ListRequest { prefix: deletion.key.clone(), max_keys: Some(1), ..ListRequest::default() };
+        let page = self.list(&request).await?;
+        let entry = page.objects.iter().find(|object| object.key == deletion.key);
+        Ok(entry.is_some_and(|entry| deletion.condition.difference(entry).is_none()))
     }
 
     /// Returns whether a cloud that is known to honour conditions checks the whole condition during the delete.
