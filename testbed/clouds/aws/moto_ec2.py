@@ -337,7 +337,7 @@ def main() -> None:
     """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     sys.path.append(os.path.dirname(__file__))
-    from moto_policies import heed_policies
+    from moto_policies import heed_policies  # type: ignore[import-not-found]
 
     heed_policies()
     settings.ENABLE_AMI_VALIDATION = settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True

@@ -20,7 +20,7 @@ ENCODED_CHARS = 1000
 PARAMETERS = re.compile(r"(InstanceId|GroupId|VolumeId)(\.\d+)?")
 
 
-class Unauthorized(RESTError):
+class Unauthorized(RESTError):  # type: ignore[misc]
     """EC2's own refusal."""
 
     code = 403
@@ -36,7 +36,7 @@ class Unauthorized(RESTError):
 
 def heed_policies() -> None:
     """Let moto check each request as EC2 does."""
-    IAMRequest.check_action_permitted = _check  # type: ignore[method-assign]
+    IAMRequest.check_action_permitted = _check
 
 
 def _check(request: IAMRequest, resource: str) -> None:
