@@ -19,7 +19,8 @@ fn bounded(limits: &Limits, files_max: Option<u64>) -> Limits {
     let Some(files_max) = files_max else { return limits.clone() };
     let most = (files_max.saturating_sub(FILES_RESERVED) / FILES_PER_CONNECTION).max(1);
     let connections_max = limits.connections_max.min(usize::try_from(most).unwrap_or(usize::MAX));
-    if connections_max < limits.connections_max {
+    // Nobody has asked for the default.
+    if connections_max < limits.connections_max && limits.connections_max != Limits::default().connections_max {
         tracing::warn!(
             "connections_max is {}, but this process may open {files_max} files only (`ulimit -n`): \
              at most {connections_max} connections at once",
