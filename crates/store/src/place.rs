@@ -229,7 +229,7 @@ async fn is_listed_with_one_time(
     Ok(has_one_time(&as_listed(one.0, one.1).await?, &as_listed(other.0, other.1).await?))
 }
 
-/// The object as a compatible server lists it; as `seen` if that is not to be had, and in other stores.
+/// The object as a compatible server lists it; `seen` if it lists none, and in other stores.
 async fn as_listed(object: (&dyn Store, &str), seen: &ObjectInfo) -> Result<ObjectInfo> {
     let (store, key) = object;
     let listed = if is_undecided(store) { entry_of(store, key).await?.flatten() } else { None };

@@ -1,4 +1,4 @@
-"""Which permissions of the smallest policies are missing: questions to the clouds and clusters of the configuration."""
+"""Asks the clouds and clusters of the configuration which permissions of the smallest policies are missing."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class GuestDesk:
         self._status_s = 0.0
         #: The sink's own counts, and its control address, while a guest sends.
         self._meter: SinkMeter | None = None
-        #: What the service's gateways have sent, while a guest receives.
+        #: Count of what the service's gateways have sent, while a guest receives.
         self._sent: SourceMeter | None = None
         self._controls: ControlFolder | None = None
         #: The keys of the unfinished uploads of a guest that sends.

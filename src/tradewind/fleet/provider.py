@@ -103,7 +103,7 @@ class CallRefused(GatewayError):
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
-    """Whether this login has one permission of the provider's smallest policy."""
+    """Answer to whether this login has one permission of the provider's smallest policy."""
 
     place: str
     """The region, project, resource group or cluster that it is for."""
@@ -114,7 +114,7 @@ class PermissionAnswer:
     why: str | None = None
     """Why it cannot be known."""
     loss: str | None = None
-    """What does not work without it; None if machines cannot be rented, watched or ended without it."""
+    """Consequence if it is missing; None if machines cannot be rented, watched or ended without it."""
     is_error: bool = False
     """True if it is not known because the question failed."""
 

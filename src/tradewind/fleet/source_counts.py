@@ -75,7 +75,7 @@ class SourceMeter:
 
 
 class SentRecord:
-    """What was sent to the guest of a job in all runs, in the job's folder."""
+    """Record of what was sent to the guest of a job in all runs, in the job's folder."""
 
     def __init__(self, folder: str) -> None:
         self._file = Path(folder) / SENT_FILE

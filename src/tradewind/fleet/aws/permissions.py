@@ -1,4 +1,4 @@
-"""Which permissions of the smallest policy a login has, by dry runs: EC2 checks a request, and does nothing.
+"""Asks by dry runs which permissions of the smallest policy a login has: EC2 checks a request, and does nothing.
 
 Source: Actions, `DryRun` (EC2 API Reference). EC2 answers DryRunOperation if it would have carried out the request.
 

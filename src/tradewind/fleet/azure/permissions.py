@@ -1,4 +1,4 @@
-"""Which actions of the smallest roles a login may do, by the permissions that Azure lists for it."""
+"""Finds which actions of the smallest roles a login may do, by the permissions that Azure lists for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSION = "2022-04-01"
 #: Pages that are read of one list. One page has all roles of nearly every login.
 PAGES_MAX = 100
 USAGES, SIZES = READER_ACTIONS
-#: What does not work without an action that fleets can do without.
+#: Consequences of missing actions that fleets can do without.
 LOSSES = {
     USAGES: "a quota is noticed when a machine is refused",
     SIZES: "the zones of machines are unknown",

@@ -1,4 +1,4 @@
-"""Which permissions of the smallest role a login has. Google answers without making anything."""
+"""Asks which permissions of the smallest role a login has. Google answers without making anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["permission_answers"]
 
 #: Permission that may be granted for an identity alone.
 ACT_AS = "iam.serviceAccounts.actAs"
-#: What does not work without a permission that fleets can do without.
+#: Consequences of missing permissions that fleets can do without.
 LOSSES = {"compute.instances.getSerialPortOutput": "the end of a machine's log cannot be shown"}
 
 

@@ -1,4 +1,4 @@
-"""Which permissions of the smallest role a login has in a cluster. The API server answers without making anything."""
+"""Asks which permissions of the smallest role a login has in a cluster. The API server makes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tradewind.model.kubernetes import KubeCluster
 
 __all__ = ["permission_answers"]
 
-#: What does not work without a permission that fleets can do without.
+#: Consequences of missing permissions that fleets can do without.
 LOSSES = {
     ("get", "pods/log"): "the end of a gateway's log cannot be shown",
     ("list", "events"): "the reason why a pod is not made cannot be shown",

@@ -100,7 +100,7 @@ class Ownership:
         if job.id not in self._earlier:
             return []
         following = self._later.get(job.id, set())
-        # What this job waited for, those after it still wait for.
+        # Those after this job still wait for what it waited for.
         waited = {other: self.owners(other) - {job.id} for other in following} if self._earlier[job.id] else {}
         self._newest, self._first = ("", set()), {}
         for place in self._places.pop(job.id):
