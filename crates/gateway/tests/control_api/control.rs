@@ -304,7 +304,7 @@ async fn metrics_tell_of_the_node_and_of_the_process() {
     let fixture = Fixture::new();
     let mut client = fixture.client().await;
     let before = client.get("/metrics").await.1.as_str().unwrap().to_owned();
-    assert!(before.contains("\nprocess_resident_memory_bytes ") && !before.contains("tradewind_"), "{before}");
+    assert!(before.contains("\nprocess_resident_memory_bytes ") && !before.contains("tradewind_hop_"), "{before}");
     client.put_program(&program("a")).await;
     let after = client.get("/metrics").await.1.as_str().unwrap().to_owned();
     assert!(after.contains("\ntradewind_hop_bytes_total{from=\"local\",to=\"sink\"} 42\n"), "{after}");
