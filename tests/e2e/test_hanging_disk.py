@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 SIZE_BYTES = 100_000
 COUNT = 150
 FROZEN_AFTER_BYTES = 10 * SIZE_BYTES
-LATER_COUNT = 250
+LATER_COUNT = 600
 """Objects that are sent after the disk has hung for long enough to be reported."""
 DISK_BYTES = 96 * MIB
 WINDOW_BYTES = 8 * 16 * MIB

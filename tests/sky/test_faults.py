@@ -32,6 +32,8 @@ STALL_S = 60.0
 """Default time after which a transfer without any route stops."""
 ADVICE = "--replan would plan again"
 """End of the notice about a route that is slower than planned for some seconds."""
+OF_SLOW_LINKS = (ADVICE, "nothing was acknowledged for", "answers arrive again")
+"""Parts of notices about the direct path, which may be slow while it carries all."""
 
 SKEW = r"""
 #define _GNU_SOURCE
@@ -137,7 +139,7 @@ def test_the_direct_path_takes_over_from_a_lost_relay(
     assert bytes_of(last, True) < bytes_of(last, False)
     assert bytes_of(last, True) - bytes_of(before, True) < VOLUME_BYTES / 4
     assert last["duplicate_bytes"] > 0
-    stalled, *others = [message for message in notices(done.events) if not message.endswith(ADVICE)]
+    stalled, *others = [message for message in notices(done.events) if not any(one in message for one in OF_SLOW_LINKS)]
     (lost,) = routes(last, True)
     assert stalled == f"route {lost} stands still; other routes also send what it holds"
     assert others in ([], [f"route {lost} is down"]), "the job may end before the relay counts as dead"

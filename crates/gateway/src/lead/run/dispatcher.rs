@@ -33,8 +33,9 @@ const BUNDLE_OBJECTS_HOP: usize = 128;
 /// busy.
 const BUNDLE_OBJECTS_MEMORY: usize = 16;
 
-/// A silence of all routes is reported if it lasts for this long. Shorter ones are common at busy stores.
-const SILENCE_REPORTED_MS: u64 = 10_000;
+/// A silence of all routes is reported if it lasts for this long. Shorter ones are common at busy stores, and on a slow
+/// link that must carry what another one has lost.
+const SILENCE_REPORTED_MS: u64 = 30_000;
 
 /// See the module's documentation.
 pub(super) struct Dispatcher {
