@@ -11,7 +11,7 @@ import psycopg
 from testbed.balancer import start_balancer
 from testbed.postgres import Postgres
 from testbed.servers.process import free_port, stop_group, wait_until_answering
-from tests.service.server import Server
+from tests.service.server import Server, eventually
 
 __all__ = ["balanced", "owner_of"]
 
@@ -33,8 +33,14 @@ def balanced(ports: Sequence[int], folder: Path) -> Iterator[str]:
 
 
 def owner_of(postgres: Postgres, replicas: Sequence[Server], job_id: str) -> Server:
-    """Return the server that works on a job. Its id has its process id."""
-    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"]) as connection:
+    """Return the server that works on a job, once one has taken it. Its id has its process id."""
+
+    def owner() -> str | None:
         row = connection.execute("SELECT owner FROM jobs WHERE id = %s", (job_id,)).fetchone()
-    assert row is not None
-    return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in row[0])
+        assert row is not None
+        found: str | None = row[0]
+        return found
+
+    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"], autocommit=True) as connection:
+        name = eventually(owner)
+    return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in name)
