@@ -174,6 +174,7 @@ impl Manifest {
 
 /// One object of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each small object")]
 pub enum Entry {
     /// Its bytes are in the bundle.
     Write {
