@@ -204,6 +204,30 @@ def test_permissions_for_what_is_ours_are_known_where_there_is_a_machine(account
     assert provider.terminate([machine.id])[0].refusal is None
 
 
+def test_an_api_that_carries_out_dry_runs_of_changes_is_asked_for_none(account: Account, tmp_path: Path) -> None:
+    account.allow(allowing(["*"]))
+    stage = AwsStage(tmp_path, account.cloud)
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    account.cloud.enforce_policies(float("inf"))  # The stand-in changes requests, so their signatures are wrong.
+    before = names_of_groups(account.cloud)
+    account.cloud.set(reads_heed_alone=1)
+    try:
+        assert isinstance(provider, Checking)
+        answers = provider.permissions()
+    finally:
+        account.cloud.set(reads_heed_alone=0)
+    assert {one.granted for one in answers} == {None}
+    assert stage.living() == [machine.id.rpartition("/")[2]] and names_of_groups(account.cloud) == before
+    assert provider.terminate([machine.id])[0].refusal is None
+
+
+def names_of_groups(cloud: AwsCloud) -> list[str]:
+    api = AwsApi(AwsSettings(SETTINGS.regions, endpoint=cloud.endpoint))
+    found = api.ec2(*SETTINGS.regions, "describe_security_groups")["SecurityGroups"]
+    return sorted(group["GroupName"] for group in found)
+
+
 def test_an_identity_needs_a_permission_of_its_own(account: Account, tmp_path: Path) -> None:
     account.allow(allowing(["*"]))
     account.make_profile("gateways")

@@ -124,7 +124,7 @@ class AwsCloud:
         self._ask("PUT", "forgotten")
 
     def set(self, **settings: float) -> None:
-        """Set the vCPU quota, or the time for which new instances are not listed."""
+        """Set the vCPU quota, the time for which new instances are not listed, or whether reads alone heed dry runs."""
         self._ask("PUT", "settings", settings)
 
     def calls(self) -> list[str]:

@@ -8,13 +8,14 @@ security group in use, and a whole change of rules if one of them exists already
 - ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
 - ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after"}]``
-- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at"}``
+- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at", "reads_heed_alone"}``
 - ``GET /testbed/calls``: the operations that were called, in order
 - ``PUT /testbed/forgotten``: forget all client tokens and calls
 
 A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
 answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency. The call of number
-`halt_at` since the calls were forgotten is done, and its answer is held back until ``PUT /testbed/released``.
+`halt_at` since the calls were forgotten is done, and its answer is held back until ``PUT /testbed/released``. With
+`reads_heed_alone`, changes are carried out also if they are asked for with ``DryRun``.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Emulator:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application
         self.faults: list[dict[str, Any]] = []
-        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0, "halt_at": -1}
+        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0, "halt_at": -1, "reads_heed_alone": 0}
         self.released = threading.Event()
         self.calls: list[str] = []
         self.consoles: dict[str, str] = {}
@@ -72,6 +73,9 @@ class Emulator:
         """Answer one request."""
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(length)
+        if self.settings["reads_heed_alone"] and b"Action=Describe" not in body:
+            body = body.replace(b"&DryRun=true", b"")
+            environ["CONTENT_LENGTH"] = str(len(body))
         environ["wsgi.input"] = io.BytesIO(body)
         path = environ["PATH_INFO"]
         if path.startswith("/testbed/"):

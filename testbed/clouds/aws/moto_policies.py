@@ -82,7 +82,7 @@ def _concerns(statement: Mapping[str, Any], action: str, context: Context) -> bo
 
 def _holds(operator: str, key: str, wanted: str | list[str], context: Context) -> bool:
     if operator not in ("StringEquals", "StringLike"):
-        raise NotImplementedError(operator)
+        raise ValueError(f"the stand-in does not know the condition {operator}")
     values = [wanted] if isinstance(wanted, str) else wanted
     if key not in context:
         return False

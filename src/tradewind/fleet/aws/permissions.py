@@ -8,6 +8,7 @@ not exist, and such a permission can be checked only where there is something of
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,8 +86,10 @@ class _Region:
     def answers(self) -> list[PermissionAnswer]:
         """Return the answers. Raises CallRefused without a valid login."""
         wanted = policy_actions(self.settings)
-        first = self._dry("describe_regions")
-        if first.reason == NOT_HEEDED:
+        of_group: list[PermissionAnswer] = []
+        if self._dry("describe_regions").reason != NOT_HEEDED:
+            of_group = self._of_group()
+        if not of_group:
             return [PermissionAnswer(self.name, action, None, NOT_HEEDED) for action in wanted]
         ours = self._ours()
         questions: list[Callable[[], list[PermissionAnswer]]] = [
@@ -95,9 +98,8 @@ class _Region:
             self._of_launch,
             self._of_quota,
         ]
-        if "ec2:CreateSecurityGroup" in wanted:
-            questions.append(self._of_group)
-        found = {answer.action: answer for answers in each_of(questions, _ask, AT_ONCE_MAX) for answer in answers}
+        answered = [of_group, *each_of(questions, _ask, AT_ONCE_MAX)]
+        found = {answer.action: answer for answers in answered for answer in answers}
         if SPOT_ROLE in wanted:
             found.setdefault(SPOT_ROLE, PermissionAnswer(self.name, SPOT_ROLE, None, FIRST_SPOT))
         return [found[action] for action in wanted if action in found]
@@ -152,10 +154,22 @@ class _Region:
         return self._answer(action, said, None if name else NOTHING_OF_OURS)
 
     def _of_group(self) -> list[PermissionAnswer]:
+        """Ask about a change that costs nothing; no answer if the API does not heed the dry run of changes.
+
+        Then the group exists now, and is deleted.
+        """
         vpc = self.settings.network(self.name).vpc
         where = {} if vpc is None else {"VpcId": vpc}
-        said = self._dry("create_security_group", GroupName="tradewind dry-run", Description=DRY_RUN, **where)
-        return [self._answer("ec2:CreateSecurityGroup", said)]
+        named = {"GroupName": f"tradewind dry-run {secrets.token_hex(8)}", "Description": DRY_RUN}
+        said = self._dry("create_security_group", **named, **where)
+        if said.reason != NOT_HEEDED:
+            return [self._answer("ec2:CreateSecurityGroup", said)]
+        found = self.api.ec2(
+            self.name, "describe_security_groups", Filters=[{"Name": "group-name", "Values": [named["GroupName"]]}]
+        )
+        for group in found["SecurityGroups"]:
+            self.api.ec2(self.name, "delete_security_group", GroupId=group["GroupId"])
+        return []
 
     def _of_launch(self) -> list[PermissionAnswer]:
         """Ask about a launch, and what only parts of it need."""
