@@ -223,8 +223,9 @@ def test_an_api_that_carries_out_dry_runs_of_changes_is_asked_for_none(account: 
 
 
 def names_of_groups(cloud: AwsCloud) -> list[str]:
-    api = AwsApi(AwsSettings(SETTINGS.regions, endpoint=cloud.endpoint))
-    found = api.ec2(*SETTINGS.regions, "describe_security_groups")["SecurityGroups"]
+    (region,) = SETTINGS.regions
+    api = AwsApi(AwsSettings((region,), endpoint=cloud.endpoint))
+    found = api.ec2(region, "describe_security_groups")["SecurityGroups"]
     return sorted(group["GroupName"] for group in found)
 
 
