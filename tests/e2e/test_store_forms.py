@@ -125,7 +125,7 @@ def test_requests_without_a_signature_have_no_credentials(
 
 @pytest.mark.slow
 def test_minio_keeps_objects_with_customer_keys(command: Command, tmp_path: Path) -> None:
-    """The real answers of a server: each such object is named, and nothing of it is left at the destination."""
+    """The real answers of a server: each such object is named, and the destination has no part of it."""
     key = secrets.token_bytes(32)
     headers = {
         "x-amz-server-side-encryption-customer-algorithm": "AES256",

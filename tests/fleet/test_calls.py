@@ -10,7 +10,7 @@ from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import CallRefused
 
 #: A sound package. While one thread imports its first module, which needs the second, another thread begins with the
-#: second, which needs the first. Python notices, and lets one of them go on with a module that is not complete.
+#: second, which needs the first. Python notices, and lets one of them continue with a module that is not complete.
 PACKAGE = {
     "__init__": "import library.first",
     "first": """

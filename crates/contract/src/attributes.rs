@@ -74,13 +74,13 @@ impl ObjectLock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Who may shorten it.
+    /// Users who may shorten it.
     pub mode: RetentionMode,
     /// Its end, seconds since the Unix epoch.
     pub until_unix_s: i64,
 }
 
-/// Who may shorten a retention.
+/// Users who may shorten a retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetentionMode {

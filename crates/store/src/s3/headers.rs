@@ -11,7 +11,7 @@ use http::HeaderMap;
 
 /// Mode of the retention of a new object.
 pub(super) const LOCK_MODE: &str = "x-amz-object-lock-mode";
-/// Whether a new object has a legal hold.
+/// Legal hold of a new object.
 pub(super) const LEGAL_HOLD: &str = "x-amz-object-lock-legal-hold";
 
 /// Parses the headers of HEAD or GET. `size_bytes` is the length of the whole object.

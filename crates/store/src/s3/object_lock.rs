@@ -4,7 +4,7 @@ use super::Bucket;
 use crate::{ErrorKind, Result};
 use http::Method;
 
-/// What the answer of a bucket with Object Lock contains, and no other answer.
+/// Part of the answer of a bucket with Object Lock, and of no other answer.
 const ENABLED: &[u8] = b"<ObjectLockEnabled>Enabled</ObjectLockEnabled>";
 /// Error code of a bucket without Object Lock, which some servers send with the status of a missing bucket.
 const NOT_CONFIGURED: &str = "ObjectLockConfigurationNotFoundError";
