@@ -13,7 +13,7 @@
 //!
 //! State that must survive from page to page is part of the continuation, so a page can be requested again.
 
-use crate::{Error, ErrorKind, Identity, KeyRange, ListPage, ListRequest, Result, Store};
+use crate::{Error, ErrorKind, Identity, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -60,7 +60,7 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
         position
             .advance(&page, request)
             .map_err(|fault| Error::new(ErrorKind::Protocol, "list", store.url(), format!("bad listing: {fault}")))?;
-        if cut(&mut page, request.end_at.as_deref()) {
+        if request.end_at.as_deref().is_some_and(|until| page.cut(until)) {
             position.token = None;
         }
         refuse_replaced(store, &mut page);
@@ -199,17 +199,6 @@ fn hash_of(page: &ListPage) -> u64 {
     hasher.finish()
 }
 
-/// Cuts a page at an inclusive upper bound, and returns whether the listing ends there: no key comes after the bound.
-fn cut(page: &mut ListPage, end_at: Option<&str>) -> bool {
-    let Some(end_at) = end_at else { return false };
-    let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
-    let before = page.objects.len() + page.prefixes.len();
-    page.objects.retain(|object| range.contains(&object.key));
-    page.prefixes.retain(|prefix| range.contains(prefix));
-    let is_reached = page.objects.last().is_some_and(|object| object.key == end_at);
-    is_reached || page.objects.len() + page.prefixes.len() < before
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,9 +296,14 @@ mod tests {
 
     #[test]
     fn a_page_is_cut_at_the_end() {
-        let mut cut_page = page(&["a", "b", "c"], &["b/", "d/"], Some("1"));
-        assert!(cut(&mut cut_page, Some("b/x")));
-        assert_eq!((cut_page.objects.len(), cut_page.prefixes.len()), (2, 1));
-        assert!(!cut(&mut cut_page, Some("b/x")) && !cut(&mut cut_page, None));
+        let whole = page(&["a", "b", "c"], &["b/", "d/"], Some("1"));
+        for (until, objects, prefixes, is_reached) in
+            [("A", 0, 0, true), ("b", 2, 0, true), ("b/x", 2, 1, true), ("d", 3, 1, true), ("d/", 3, 2, false)]
+        {
+            let mut page = whole.clone();
+            assert_eq!(page.cut(until), is_reached, "{until}");
+            assert_eq!((page.objects.len(), page.prefixes.len()), (objects, prefixes), "{until}");
+        }
+        assert!(page(&["a", "b"], &[], Some("1")).cut("b"), "no key comes after it");
     }
 }

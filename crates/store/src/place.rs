@@ -157,7 +157,10 @@ async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
 }
 
 /// The entry of exactly this key in a listing; `None` if listing is forbidden.
-async fn entry_of(store: &dyn Store, key: &str) -> Result<Option<Option<ObjectInfo>>> {
+///
+/// # Errors
+/// The store's error for a listing.
+pub async fn entry_of(store: &dyn Store, key: &str) -> Result<Option<Option<ObjectInfo>>> {
     let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
     match store.list(&request).await {
         Ok(page) => Ok(Some(page.objects.into_iter().find(|object| object.key == key))),
@@ -204,7 +207,9 @@ pub async fn compare_objects(first: (&dyn Store, &str), second: (&dyn Store, &st
         return Ok(Likeness::Alike);
     }
     let again = if_there(first).await?;
-    let is_stable = again.is_some_and(|again| has_one_content(&ours, &again, true) && has_one_time(&ours, &again));
+    let is_stable = again.is_some_and(|again| {
+        has_one_content(&ours, &again, true) && has_one_time(&ours, &again) && ours.etag == again.etag
+    });
     Ok(if is_stable { Likeness::Different } else { Likeness::Unstable })
 }
 

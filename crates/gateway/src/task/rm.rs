@@ -288,9 +288,6 @@ struct ListedObject {
     /// `Precondition::not_after_unix_ms`, which is not serialized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_after_unix_ms: Option<i64>,
-    /// `Precondition::written_before_unix_ms`, which is not serialized.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    written_before_unix_ms: Option<i64>,
 }
 
 impl Listed {
@@ -304,13 +301,9 @@ impl Listed {
         let line = match self.states_matter {
             true => {
                 let not_after_unix_ms = Precondition::exact(object).modified_unix_ms;
-                let (condition, written_before_unix_ms) = (Precondition::listed(object), self.written_before_unix_ms);
-                ListedObject { key, condition, not_after_unix_ms, written_before_unix_ms }
+                ListedObject { key, condition: Precondition::listed(object), not_after_unix_ms }
             }
-            false => {
-                let condition = Precondition::default();
-                ListedObject { key, condition, not_after_unix_ms: None, written_before_unix_ms: None }
-            }
+            false => ListedObject { key, condition: Precondition::default(), not_after_unix_ms: None },
         };
         serde_json::to_writer(&mut self.file, &line)?;
         self.file.write_all(b"\n")
@@ -321,9 +314,9 @@ impl Listed {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.rewind()?;
         let mut lines = BufReader::new(file).lines();
-        let deletion = |line: io::Result<String>| {
-            let ListedObject { key, condition, not_after_unix_ms, written_before_unix_ms } =
-                serde_json::from_str(&line?)?;
+        let written_before_unix_ms = self.written_before_unix_ms.filter(|_| self.states_matter);
+        let deletion = move |line: io::Result<String>| {
+            let ListedObject { key, condition, not_after_unix_ms } = serde_json::from_str(&line?)?;
             let condition = Precondition { not_after_unix_ms, written_before_unix_ms, ..condition };
             Ok(ObjectDeletion { key, condition })
         };

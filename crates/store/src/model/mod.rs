@@ -198,6 +198,17 @@ pub struct ListPage {
     pub skipped: u64,
 }
 
+impl ListPage {
+    /// Removes what comes after `until`, and returns whether the listing ends there: it has reached `until`.
+    pub fn cut(&mut self, until: &str) -> bool {
+        let before = self.objects.len() + self.prefixes.len();
+        self.objects.retain(|object| object.key.as_str() <= until);
+        self.prefixes.retain(|prefix| prefix.as_str() <= until);
+        let is_last = self.objects.last().is_some_and(|object| object.key == until);
+        is_last || self.objects.len() + self.prefixes.len() < before
+    }
+}
+
 /// The id of an open multipart upload. For files: the name of the temporary file, and its inode after a `/`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UploadId(pub String);
@@ -256,7 +267,7 @@ pub struct ObjectLock {
 /// The time for which an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// Whether nobody may shorten it. Otherwise users with a permission of their own may.
+    /// True if nobody may shorten it. Otherwise users with a permission of their own may.
     pub is_compliance: bool,
     /// Its end, seconds since the Unix epoch.
     pub until_unix_s: i64,

@@ -10,9 +10,10 @@ use super::errors::may_refuse_condition;
 use super::send::Refusal;
 use super::xml::{Deletions, delete_body, parse_deletions};
 use crate::model::stays;
+use crate::place::entry_of;
 use crate::rest::ErrorAnswer;
 use crate::rest::{Call, is_web_page};
-use crate::{Error, ErrorKind, ListRequest, ObjectDeletion, Precondition, Result, Store};
+use crate::{Error, ErrorKind, ObjectDeletion, Precondition, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -67,10 +68,8 @@ impl Bucket {
     /// Returns whether a listing still describes the object as it did before. `rclone serve s3` lists the time of a file,
     /// which its writer sets, and answers a `HEAD` with the time at which it received the object.
     async fn is_listed_as_before(&self, deletion: &ObjectDeletion) -> Result<bool> {
-        let request = ListRequest { prefix: deletion.key.clone(), max_keys: Some(1), ..ListRequest::default() };
-        let page = self.list(&request).await?;
-        let entry = page.objects.iter().find(|object| object.key == deletion.key);
-        Ok(entry.is_some_and(|entry| deletion.condition.difference(entry).is_none()))
+        let entry = entry_of(self, &deletion.key).await?.flatten();
+        Ok(entry.is_some_and(|entry| deletion.condition.difference(&entry).is_none()))
     }
 
     /// Returns whether a cloud that is known to honour conditions checks the whole condition during the delete.

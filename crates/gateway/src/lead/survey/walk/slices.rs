@@ -7,7 +7,7 @@ use crate::lead::pages::{Listing, NameRange, NameSpan, RANGES_AT_ONCE_MAX};
 use crate::lead::survey::error::SurveyError;
 use futures::TryStreamExt;
 use std::sync::Arc;
-use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, UNORDERED};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, UNORDERED, entry_of};
 
 /// By destination: an object that its listing of a slice lacks, although it is older than this (Unix ms by the server's
 /// clock), shows that the server lists in an order of its own. `None` where that is out of question or settled.
@@ -72,11 +72,11 @@ impl Walk {
         }
         Ok(())
     }
+
     /// Returns whether a listing of this key alone has it. A server may also answer a `HEAD` for another spelling of a
     /// name, or for a directory.
     async fn lists_key(&self, store: &Arc<dyn Store>, key: &str) -> bool {
-        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
-        let page = self.policy.run("list", store.url(), || store.list(&request)).await;
-        page.is_ok_and(|page| page.objects.iter().any(|object| object.key == key))
+        let entry = self.policy.run("list", store.url(), || entry_of(store.as_ref(), key)).await;
+        entry.is_ok_and(|entry| entry.flatten().is_some())
     }
 }
