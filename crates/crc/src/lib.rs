@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn pieces_have_the_checksum_of_the_whole() {
-        let bytes: Vec<u8> = (0..60_000u32).map(|number| (number * number >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..60_000u32).map(|number| ((number * number) >> 7) as u8).collect();
         let (mut first, mut second) = (PassingCrc64::default(), PassingCrc32::default());
         for piece in bytes.chunks(777) {
             first.update(piece);
