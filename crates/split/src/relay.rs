@@ -234,3 +234,44 @@ fn poll_idle(
     }
     Poll::Pending
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::limits::KEEPALIVE_TIME;
+    use socket2::SockRef;
+    use std::os::fd::{AsFd, OwnedFd};
+    use tokio::net::{TcpListener, TcpStream};
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (one.unwrap(), other.unwrap().0)
+    }
+
+    /// Relays between two pairs whose outer ends `are_open`; returns the end, and the socket to the destination.
+    async fn relayed(are_open: bool) -> (End, OwnedFd) {
+        let ((outer_client, client), (far, outer_far)) = (pair().await, pair().await);
+        let socket = far.as_fd().try_clone_to_owned().unwrap();
+        let outer = are_open.then_some((outer_client, outer_far));
+        let bytes = Bytes::default();
+        let end = relay(Conn::Plain(client), Conn::Plain(far), Vec::new(), &bytes, 2 * KEEPALIVE_FROM, || {}).await;
+        drop(outer);
+        (end, socket)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connection_of_a_flow_that_is_not_short_is_kept_alive() {
+        let (end, socket) = relayed(true).await;
+        let socket = SockRef::from(&socket);
+        assert_eq!(end, End::Idle);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_flow_is_spared_the_system_calls_of_keepalive() {
+        let (end, socket) = relayed(false).await;
+        assert_eq!((end, SockRef::from(&socket).keepalive().unwrap()), (End::Closed, false));
+    }
+}
