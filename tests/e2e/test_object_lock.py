@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -37,8 +37,8 @@ def assert_locked(there: S3Place, key: str) -> None:
     headers = there.headers(key)
     assert headers[f"{PREFIX}mode"] == "GOVERNANCE"
     assert headers[f"{PREFIX}legal-hold"] == "ON"
-    in_two_days = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 2 * 86_400))
-    assert headers[f"{PREFIX}retain-until-date"][:10] == in_two_days
+    until = datetime.fromisoformat(headers[f"{PREFIX}retain-until-date"][:19]).replace(tzinfo=timezone.utc)
+    assert abs(until - datetime.now(timezone.utc) - timedelta(days=2)) < timedelta(hours=1)
     ((_, version),) = there.client.versions(there.bucket, key)
     with pytest.raises(S3Error):
         there.client.delete_version(there.bucket, key, version)
