@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from testbed.faults.exchanges import FaultyServer
 from testbed.faults.rules import (
     Action,
     Answer,
@@ -29,7 +29,6 @@ from testbed.faults.rules import (
     FlipResponse,
     Hang,
     Request,
-    Rule,
     Truncate,
 )
 from testbed.faults.stream import Head, Stream, StreamError
@@ -38,7 +37,7 @@ _NO_BODY_STATUSES = {204, 304}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class HttpProxy:
+class HttpProxy(FaultyServer):
     """Listens on a free port of ``address``, and forwards requests to ``target`` (``http://127.0.0.1:PORT``).
 
     The target may use HTTPS if ``ca_file`` is the PEM of its CA. The proxy itself speaks plain HTTP. ``hides`` names a
@@ -48,6 +47,7 @@ class HttpProxy:
     def __init__(
         self, target: str, address: str = "127.0.0.1", ca_file: Path | None = None, hides: str | None = None
     ) -> None:
+        super().__init__()
         parts = urlsplit(target)
         if parts.scheme != ("https" if ca_file else "http") or parts.hostname is None or parts.port is None:
             raise ValueError(f"no such address with a port: {target}")
@@ -56,52 +56,8 @@ class HttpProxy:
         self._tls = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
         self._listener = socket.create_server((address, 0), backlog=256)
         self.endpoint = f"http://{address}:{self._listener.getsockname()[1]}"
-        self.exchanges: list[Exchange] = []
-        """Every request so far, in order of arrival."""
-        self._rules: list[Rule] = []
-        self._changed = threading.Condition()
-        self._sockets: set[socket.socket] = set()
         self._stopped = False
         threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
-
-    def __enter__(self) -> HttpProxy:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def add(self, rule: Rule) -> Rule:
-        """Append a rule. Of the rules that match a request, the first acts."""
-        with self._changed:
-            self._rules.append(rule)
-        return rule
-
-    def clear(self) -> None:
-        """Remove all rules and clear the record."""
-        with self._changed:
-            self._rules.clear()
-            self.exchanges.clear()
-
-    def requests(self, when: Callable[[Request], bool]) -> list[Exchange]:
-        """Return the exchanges so far whose request matches."""
-        with self._changed:
-            return [exchange for exchange in self.exchanges if when(exchange.request)]
-
-    def wait_for(self, condition: Callable[[list[Exchange]], bool], timeout_s: float = 60.0) -> None:
-        """Wait until the record meets ``condition``. Raises :class:`TimeoutError`."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
-                raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
-
-    def cut(self) -> None:
-        """End every open connection, including hanging ones. New ones are accepted."""
-        with self._changed:
-            sockets = list(self._sockets)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
         """Close the port and every connection."""
@@ -120,8 +76,8 @@ class HttpProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        client, server = Stream(connection), _Upstream(self._target, self._sockets, self._tls)
-        self._sockets.add(connection)
+        client, server = Stream(connection), _Upstream(self._target, self.connected, self._tls)
+        self.connected(connection, True)
         try:
             while not self._stopped and (head := client.head()) is not None:
                 if not self._exchange(client, server, head):
@@ -131,13 +87,13 @@ class HttpProxy:
             pass
         finally:
             server.close()
-            self._sockets.discard(connection)
+            self.connected(connection, False)
             connection.close()
 
     def _exchange(self, client: Stream, server: _Upstream, head: Head) -> bool:
         """Handle one request. Return whether the connection continues."""
         request = _parse(head)
-        exchange, action = self._record(request)
+        exchange, action = self.record(request)
         if isinstance(action, Cut):
             _reset(client.socket)
             return False
@@ -159,16 +115,6 @@ class HttpProxy:
             return False
         return self._pass_answer(client, server, request, exchange, action) and not head.closes
 
-    def _record(self, request: Request) -> tuple[Exchange, Action | None]:
-        with self._changed:
-            exchange = Exchange(request)
-            self.exchanges.append(exchange)
-            rule = next((rule for rule in self._rules if rule.strikes_at(request)), None)
-            if rule is not None:
-                exchange.fault = type(rule.action).__name__
-            self._changed.notify_all()
-        return exchange, rule.action if rule else None
-
     def _answer(self, client: Stream, exchange: Exchange, answer: Answer) -> None:
         body = (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -180,7 +126,7 @@ class HttpProxy:
             f"x-ms-error-code: {answer.code}\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode()
         client.socket.sendall(head if exchange.request.method == "HEAD" else head + body)
-        self._close_exchange(exchange, answer.status)
+        self.close_exchange(exchange, answer.status)
 
     def _pass_request(
         self, server: _Upstream, head: Head, body: Iterable[memoryview], exchange: Exchange, action: Action | None
@@ -213,23 +159,20 @@ class HttpProxy:
                     return False
                 client.socket.sendall(piece)
                 exchange.response_bytes += len(piece)
-            self._close_exchange(exchange, status)
+            self.close_exchange(exchange, status)
             return not (head.closes or until_close)
-        self._close_exchange(exchange, status)
+        self.close_exchange(exchange, status)
         return not head.closes
-
-    def _close_exchange(self, exchange: Exchange, status: int) -> None:
-        with self._changed:
-            exchange.status = status
-            self._changed.notify_all()
 
 
 class _Upstream:
     """The connection to the real store, opened when first needed."""
 
-    def __init__(self, target: tuple[str, int], sockets: set[socket.socket], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, target: tuple[str, int], connected: Callable[[socket.socket, bool], None], tls: ssl.SSLContext | None
+    ) -> None:
         self._target, self._tls = target, tls
-        self._sockets = sockets
+        self._connected = connected
         self._stream: Stream | None = None
 
     def stream(self) -> Stream:
@@ -237,13 +180,13 @@ class _Upstream:
             connection: socket.socket = socket.create_connection(self._target)
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_hostname=self._target[0])
-            self._sockets.add(connection)
+            self._connected(connection, True)
             self._stream = Stream(connection)
         return self._stream
 
     def close(self) -> None:
         if self._stream is not None:
-            self._sockets.discard(self._stream.socket)
+            self._connected(self._stream.socket, False)
             self._stream.socket.close()
             self._stream = None
 

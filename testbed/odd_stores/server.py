@@ -7,24 +7,21 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from testbed.faults.exchanges import FaultyServer
 from testbed.faults.rules import (
     Action,
     Answer,
     Call,
     Cut,
     Delay,
-    Exchange,
     FlipRequest,
     FlipResponse,
     Hang,
     Request,
-    Rule,
     Truncate,
 )
 from testbed.odd_stores.azure_dialect import AzureDialect
@@ -38,10 +35,11 @@ KEEP_ALIVE_S = 0.1
 """Pause between the spaces that :class:`Wait` sends while an answer is held back."""
 
 
-class OddStore:
-    """A server of one kind. Use it as a context manager."""
+class OddStore(FaultyServer):
+    """A server of one kind."""
 
     def __init__(self, kind: Kind, habits: Habits | None = None) -> None:
+        super().__init__()
         self.kind = kind
         self.habits = habits or Habits()
         if self.habits.etags is None:
@@ -52,71 +50,15 @@ class OddStore:
             if kind == "azure"
             else XmlDialect(self.objects, self.habits, "x-goog-" if kind == "gcs" else "x-amz-")
         )
-        self.exchanges: list[Exchange] = []
-        """Every request so far, in order of arrival."""
-        self._rules: list[Rule] = []
-        self._changed = threading.Condition()
-        self._sockets: set[socket.socket] = set()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="odd-store", daemon=True).start()
-
-    def __enter__(self) -> OddStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def add(self, rule: Rule) -> Rule:
-        """Append a rule. Of the rules that match a request, the first acts."""
-        with self._changed:
-            self._rules.append(rule)
-        return rule
-
-    def clear(self) -> None:
-        """Remove all rules and clear the record. Habits stay."""
-        with self._changed:
-            self._rules.clear()
-            self.exchanges.clear()
-
-    def requests(self, when: Callable[[Request], bool]) -> list[Exchange]:
-        """Return the exchanges so far whose request matches."""
-        with self._changed:
-            return [exchange for exchange in self.exchanges if when(exchange.request)]
-
-    def wait_for(self, condition: Callable[[list[Exchange]], bool], timeout_s: float = 60.0) -> None:
-        """Wait until the record meets ``condition``. Raises :class:`TimeoutError`."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
-                raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
 
     def stop(self) -> None:
         """Close the port and every connection."""
         self._server.shutdown()
         self._server.server_close()
-        with self._changed:
-            sockets = list(self._sockets)
-        for each in sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def record(self, asking: Asking) -> tuple[Exchange, Action | None]:
-        """Record a request and return the action that applies to it."""
-        with self._changed:
-            exchange = Exchange(asking, request_bytes=len(asking.body))
-            self.exchanges.append(exchange)
-            rule = next((rule for rule in self._rules if rule.strikes_at(asking)), None)
-            exchange.fault = type(rule.action).__name__ if rule else None
-            self._changed.notify_all()
-        return exchange, rule.action if rule else None
-
-    def close(self, exchange: Exchange, status: int, body_bytes: int) -> None:
-        """Record the end of an exchange."""
-        with self._changed:
-            exchange.status, exchange.response_bytes = status, body_bytes
-            self._changed.notify_all()
+        self.cut()
 
     def carry_out(self, asking: Asking) -> Reply:
         """Carry out a request and return the answer, a success or a refusal."""
@@ -124,11 +66,6 @@ class OddStore:
             return self.dialect.answer(asking)
         except Refused as refused:
             return refused.reply()
-
-    def connected(self, connection: socket.socket, is_open: bool) -> None:
-        """Update the list of open connections."""
-        with self._changed:
-            (self._sockets.add if is_open else self._sockets.discard)(connection)
 
 
 class _Server(ThreadingHTTPServer):
@@ -190,13 +127,14 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, unquote(parts.path), query, headers)
         asking = self.store.dialect.read(request, self._body(headers))
         exchange, action = self.store.record(asking)
+        exchange.request_bytes = len(asking.body)
         try:
             reply = self._act(asking, action)
             if reply is None:
                 self.close_connection = True
                 return
             self._send(reply, action)
-            self.store.close(exchange, reply.status, len(reply.body))
+            self.store.close_exchange(exchange, reply.status, len(reply.body))
         except OSError:
             self.close_connection = True
 

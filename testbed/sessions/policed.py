@@ -35,15 +35,13 @@ class PolicedStore(HttpProxy):
         self._current = threading.local()
         super().__init__(target)
 
-    def __enter__(self) -> PolicedStore:
-        return self
-
     def _exchange(self, client: Stream, server: _Upstream, head: Head) -> bool:
         self._current.head = head
         return super()._exchange(client, server, head)
 
-    def _record(self, request: Request) -> tuple[Exchange, Action | None]:
-        exchange, action = super()._record(request)
+    def record(self, request: Request) -> tuple[Exchange, Action | None]:
+        """Record a request; unless a fault applies to it, refuse it if its session's policy does not allow it."""
+        exchange, action = super().record(request)
         if action is None and _TOKEN in request.headers:
             action = self._refusal(self._current.head, request)
             if action is not None:

@@ -45,9 +45,6 @@ class Watched(HttpProxy):
 
     key_life_s: float | None = None
 
-    def __enter__(self) -> Watched:
-        return self
-
     def _pass_request(
         self, server: _Upstream, head: Head, body: Iterable[memoryview], exchange: Exchange, action: Action | None
     ) -> None:
