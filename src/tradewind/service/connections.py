@@ -175,12 +175,12 @@ class ConnectionBook:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
 
     def stores(self, tenant: str) -> frozenset[str]:
-        """Return the stores of a tenant's connections, and those that all tenants may use, as limits name them."""
+        """Return the stores of a tenant's connections, and those of the server that it may use, as limits name them."""
         query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
         with self._database.read() as connection:
             own = connection.execute(query).all()
         places = [real_place(row.place, row.endpoint, is_connected=True) for row in own]
-        places += [real_place(text, None, is_connected=False) for text in self._settings.allow_stores]
+        places += [real_place(text, None, is_connected=False) for text in self._settings.stores_of(tenant)]
         return frozenset(store_and_path(place)[0] for place in places)
 
     def place_of(self, tenant: str, text: str) -> ResolvedPlace:

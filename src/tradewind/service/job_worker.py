@@ -260,7 +260,7 @@ class JobWorker:
             raise UsageError("the record of this job's earlier run was removed", hint="submit it as a new job")
         if found is not None and found.state in ("done", "cancelled"):
             return found
-        require_same_places(row.request, self._settings)
+        require_same_places(row.request, self._settings, row.tenant)
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
         guest = guest_of(row.request, self._settings.guest_address)

@@ -248,6 +248,6 @@ def _resolved(service: Service, tenant: str, field: str, place: str) -> Resolved
             return ResolvedPlace(str(parse_url(place, cwd="/")))
         if is_of_connection(place):
             return service.connections.place_of(tenant, place)
-        return ResolvedPlace(allowed_place(place, service.settings))
+        return ResolvedPlace(allowed_place(place, service.settings, tenant))
     except UsageError as error:
         raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None

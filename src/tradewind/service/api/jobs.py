@@ -167,7 +167,7 @@ def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
     """Continue a paused or failed job from its journal, if its places are still allowed."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
-    require_same_places(row.request, service.settings)
+    require_same_places(row.request, service.settings, sender.tenant)
     service.connections.use_of(sender.tenant, row.request)
     return _changed(request, sender, job_id, {"paused": "waiting", "failed": "waiting"})
 

@@ -23,6 +23,7 @@ from tradewind.service.limits import (
     TOKENS_PER_TENANT_MAX,
 )
 from tradewind.service.problems import ApiProblem
+from tradewind.service.shared_places import warn_of_shared_places
 from tradewind.service.tables import audit, tenants, tokens
 
 __all__ = ["NewToken", "has_rights_of", "router", "valid_token"]
@@ -144,12 +145,16 @@ def me(sender: Sender = ANYBODY) -> dict[str, Any]:
 @router.post("/tenants", status_code=201, response_model=TenantView)
 def make_tenant(body: TenantRequest, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
     """Make a tenant."""
+    service = request.app.state.service
     try:
-        with request.app.state.service.database.write() as connection:
+        with service.database.write() as connection:
             made = {"name": body.name, "created_unix_ms": database_unix_ms(connection)}
-            if connection.execute(select(func.count()).select_from(tenants)).scalar_one() >= TENANTS_MAX:
+            count = connection.execute(select(func.count()).select_from(tenants)).scalar_one()
+            if count >= TENANTS_MAX:
                 raise ApiProblem(409, f"there are {TENANTS_MAX:,} tenants")
             connection.execute(insert(tenants).values(**made))
+            if count == 1:
+                warn_of_shared_places(connection, service.settings)
             record_change(connection, sender.tenant, sender.token, "tenant.make", body.name)
     except IntegrityError:
         raise ApiProblem(409, f"tenant {body.name} exists") from None
