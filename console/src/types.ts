@@ -168,7 +168,7 @@ export interface Token {
 }
 
 export interface AuditEntry {
-  number: number;
+  id: string;
   at_unix_ms: number;
   token: string;
   action: string;
@@ -225,10 +225,12 @@ export interface Market {
   costs: { volume_gb: number; e2e_usd: number; umr_usd: number; outbound_usd: number }[];
   energy: { case: string; applications: number; service_nodes: number; ratio: number }[];
   now: {
+    /** Tenants get it rounded to quarters. */
     utilisation: number;
     usd_per_hour: number | null;
-    running_jobs: number;
-    service_nodes: number;
+    /** Null except for service admins. */
+    running_jobs: number | null;
+    service_nodes: number | null;
     energy_ratio: number | null;
   };
 }

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from tradewind.service.api.pages import Limit
+from tradewind.service.api.pages import Limit, OpaqueCursor, number_of
 from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
 from tradewind.service.database import database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import (
@@ -116,7 +116,7 @@ class TokenPage(BaseModel):
 class AuditEntry(BaseModel):
     """One change."""
 
-    number: int
+    id: str
     at_unix_ms: int
     token: str
     action: str
@@ -128,7 +128,7 @@ class AuditPage(BaseModel):
     """Changes, newest first. `next` is the cursor of the next page; null on the last one."""
 
     entries: list[AuditEntry]
-    next: int | None
+    next: str | None
 
 
 @router.get("/me", response_model=SenderView)
@@ -269,17 +269,22 @@ def has_rights_of(sender: Sender, token: Mapping[Any, Any]) -> bool:
 @router.get("/audit", response_model=AuditPage)
 def list_audit(
     request: Request,
-    cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    cursor: OpaqueCursor | None = None,
     action: Annotated[str | None, Query(pattern=r"^[a-z.-]{1,64}$")] = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = AUDIT,
 ) -> dict[str, Any]:
     """List changes by tokens of the tenant, and their refused requests, newest first."""
+    service, label = request.app.state.service, (sender.tenant, "audit")
     query = select(audit).where(audit.c.tenant == sender.tenant).order_by(audit.c.number.desc()).limit(limit + 1)
     if cursor is not None:
-        query = query.where(audit.c.number < cursor)
+        query = query.where(audit.c.number < number_of(cursor, service.sealer, *label))
     if action is not None:
         query = query.where(audit.c.action == action)
-    with request.app.state.service.database.read() as connection:
-        rows = [{**row, "detail": json.loads(row["detail"])} for row in connection.execute(query).mappings()]
-    return {"entries": rows[:limit], "next": rows[limit - 1]["number"] if len(rows) > limit else None}
+    with service.database.read() as connection:
+        rows = list(connection.execute(query).mappings())
+    entries = [
+        {**row, "id": service.sealer.opaque(row["number"], *label), "detail": json.loads(row["detail"])}
+        for row in rows[:limit]
+    ]
+    return {"entries": entries, "next": entries[-1]["id"] if len(rows) > limit else None}
