@@ -207,6 +207,24 @@ def test_a_store_that_is_down_uses_no_attempts() -> None:
         assert started(scheduler.handle(second, StoreUp("lab"))) == ["a"]
 
 
+def test_a_store_that_is_down_for_one_tenant_holds_up_no_other() -> None:
+    """A limit of one job keeps both at the store, where the turn must not stay with the tenant that cannot use it."""
+    scheduler = Scheduler(direct)
+    limited(scheduler, STORE_IN, "lab", ONE)
+    submit(scheduler, job("a", tenant="one"))
+    submit(scheduler, job("b", tenant="one"))
+    submit(scheduler, job("c", tenant="two"))
+    decisions = scheduler.handle(1, StoreDown("lab", "one"))
+    assert [type(one) for one in decisions] == [StopJob, StartJob]
+    assert started(decisions) == ["c"]
+    assert why(scheduler, "a") == why(scheduler, "b") == "Store lab does not answer."
+    submit(scheduler, job("d", tenant="two"), now_s=2)
+    assert started(scheduler.handle(3, RunEnded("c"))) == ["d"]
+    assert started(scheduler.handle(4, RunEnded("d"))) == []
+    assert len(started(scheduler.handle(5, StoreUp("lab", "one")))) == 1
+    assert scheduler.handle(6, RunEnded("a")) != []
+
+
 def test_a_drain_lets_jobs_finish_and_a_stop_does_not() -> None:
     scheduler = Scheduler(direct)
     submit(scheduler, job("a"))

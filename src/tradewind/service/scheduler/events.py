@@ -192,16 +192,21 @@ class BandwidthSold:
 
 @dataclass(frozen=True)
 class StoreDown:
-    """A store does not answer. Its jobs pause, and no attempts are used."""
+    """A store does not answer. Its jobs pause, and no attempts are used.
+
+    With `tenant` only the jobs of that tenant pause: it was reached with the tenant's own settings.
+    """
 
     store: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True)
 class StoreUp:
-    """A store answers again."""
+    """A store answers again: that of `StoreDown` with the same store and tenant."""
 
     store: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ __all__ = [
     "STORE_IN",
     "STORE_OUT",
     "TENANT",
+    "TENANT_STORE",
     "Binder",
     "Binding",
     "OwnedPlace",
@@ -21,9 +22,12 @@ __all__ = [
     "ServiceJob",
     "resources_of",
     "resources_of_store",
+    "store_of_tenant",
 ]
 
 STORE_IN, STORE_OUT, LINK, SITE, TENANT = "store-in", "store-out", "link", "site", "tenant"
+TENANT_STORE = "tenant-store"
+"""A store as one tenant reaches it, where jobs wait if it does not answer. It has no limits."""
 
 
 class Resource(NamedTuple):
@@ -129,3 +133,8 @@ def resources_of(job: ServiceJob, binding: Binding) -> tuple[Resource, ...]:
 def resources_of_store(store: str) -> list[Resource]:
     """Return both resources of a store: out of it and into it."""
     return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]
+
+
+def store_of_tenant(store: str, tenant: str) -> Resource:
+    """Return a store as a tenant reaches it. Neither of the names has a space."""
+    return Resource(TENANT_STORE, f"{tenant} {store}")

@@ -33,6 +33,7 @@ from tradewind.service.scheduler.jobs import (
     ServiceJob,
     resources_of,
     resources_of_store,
+    store_of_tenant,
 )
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
@@ -403,7 +404,7 @@ class Scheduler:
         self._end_run(state, event.moved_bytes)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
-            is_known = any(self._uses(state, store) for store in self._admitter.down)
+            is_known = self._admitter.down_for(state.job) is not None
             state.not_before_s = self._now_s + (0.0 if is_known else STORE_DOWN_WAIT_S)
             self._make_ready(state)
             return
@@ -507,10 +508,14 @@ class Scheduler:
         if ban.stops_jobs and ban.start_s <= self._now_s < ban.end_s:
             self._stop_all([ban.resource], f"ban {ban.id}: {ban.reason}")
 
-    def _stop_all(self, resources: list[Resource], reason: str) -> None:
-        """Stop and queue the running jobs that use a resource. Operators do this, so it may look at all jobs."""
+    def _stop_all(self, resources: list[Resource], reason: str, tenant: str = "") -> None:
+        """Stop and queue the running jobs of all tenants, or of one, that use a resource.
+
+        It may look at all jobs, because operators do this, or a store that does not answer.
+        """
         for state in list(self._jobs.values()):
-            if state.grant and not set(resources).isdisjoint(state.grant.resources):
+            is_meant = tenant in ("", state.job.tenant)
+            if state.grant and is_meant and not set(resources).isdisjoint(state.grant.resources):
                 self._withdraw(state, reason)
                 self._make_ready(state)
 
@@ -520,19 +525,21 @@ class Scheduler:
             self._free([ban.resource])
 
     def _store_down(self, event: events.StoreDown) -> None:
-        self._admitter.down.add(event.store)
-        self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer")
-        self._end_delays(event.store)
+        self._admitter.down.add((event.store, event.tenant))
+        self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer", event.tenant)
+        self._end_delays(event.store, event.tenant)
 
     def _store_up(self, event: events.StoreUp) -> None:
-        self._admitter.down.discard(event.store)
-        self._free(resources_of_store(event.store))
-        self._end_delays(event.store)
+        self._admitter.down.discard((event.store, event.tenant))
+        own = [store_of_tenant(event.store, event.tenant)]
+        self._free(own if event.tenant else resources_of_store(event.store))
+        self._end_delays(event.store, event.tenant)
 
-    def _end_delays(self, store: str) -> None:
+    def _end_delays(self, store: str, tenant: str) -> None:
         """Queue the jobs that wait because the store did not answer. It may look at all jobs, like `_stop_all`."""
         for state in list(self._jobs.values()):
-            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and self._uses(state, store):
+            is_meant = tenant in ("", state.job.tenant) and self._uses(state, store)
+            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and is_meant:
                 state.not_before_s = state.job.not_before_s
                 self._make_ready(state)
 
