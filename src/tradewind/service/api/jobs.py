@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -11,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from tradewind.errors import JobNotFound
+from tradewind.service.api.etags import etag, has_etag
 from tradewind.service.api.job_requests import JobRequest, job_of, request_digest
 from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, is_still_allowed, needs
@@ -150,8 +150,8 @@ def show(
     row = request.app.state.service.queue.get(sender.tenant, job_id)
     document = {**_view(row), **_answers(request, row), **figures(receipt_of(request, row))}
     text = json.dumps(document)
-    tag = f'"{sha256(text.encode()).hexdigest()[:32]}"'
-    if if_none_match is not None and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+    tag = etag(text)
+    if has_etag(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
