@@ -79,6 +79,14 @@ class MachineRules:
         limits = [usd for usd in (document.get("max_cost_usd"), self.usd_max) if usd is not None]
         return min(limits, default=None)
 
+    def machines_usd_of(self, document: Mapping[str, Any]) -> float | None:
+        """Return the most that machines of a job may cost over all its runs [USD]; None if it rents none."""
+        try:
+            via = self.via_of(document)
+        except UsageError:  # It will fail when it starts.
+            return None
+        return None if via == "here" else self.usd_of(document)
+
     def machines_of(self, document: Mapping[str, Any]) -> int | None:
         """Return the most machines of a job in each region: its own limit, at most the operator's; None without any."""
         limits = [count for count in (document.get("max_vms"), self.machines_max) if count is not None]

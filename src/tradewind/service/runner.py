@@ -73,6 +73,7 @@ class JobRunner:
             self._worker.progress,
             faults,
             tunes_links=settings.tunes_links,
+            rules=settings.machines,
         )
         self._schedules = ScheduleRunner(database, queue, faults, traces, right.progressed)
         self._next_s = 0.0

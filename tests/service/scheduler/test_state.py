@@ -91,6 +91,19 @@ def test_a_days_budget() -> None:
     assert started(scheduler.handle(DAY_S, TimePassed())) == ["b"]
 
 
+def test_a_days_budget_counts_the_ceiling_until_the_cost_is_known() -> None:
+    scheduler = Scheduler(direct)
+    limited(scheduler, TENANT, "physics", ResourceLimit(usd_per_day=10))
+    names = "abcde"
+    assert submit(scheduler, *(job(name, usd_max=6.0) for name in names)) == ["a"]
+    assert "cost per day" in why(scheduler, "b")
+    assert started(scheduler.handle(1, RunEnded("a", spent_usd=1.0))) == ["b"]
+    assert started(scheduler.handle(2, RunFailed("b", "transient", GB // 2, spent_usd=2.0))) == ["c"]
+    assert started(scheduler.handle(3, JobCancelled("c", spent_usd=0.5))) == ["d"]
+    assert started(scheduler.handle(4, RunEnded("d", spent_usd=7.5))) == [], "it cost more than was expected"
+    assert started(scheduler.handle(DAY_S, TimePassed())) != []
+
+
 def test_a_job_above_a_days_budget_uses_several_days() -> None:
     scheduler = Scheduler(priced)
     limited(scheduler, TENANT, "physics", ResourceLimit(usd_per_day=10))

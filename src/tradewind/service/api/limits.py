@@ -37,7 +37,9 @@ class ResourceLimitDocument(BaseModel):
     name: Name
     active: Annotated[int, Field(ge=0, le=10**6)] | None = Field(None, description="jobs that run at a time")
     rate_gbps: Amount | None = Field(None, description="sum of their rates [Gbit/s]")
-    usd_per_day: Amount | None = Field(None, description="cost of the jobs that start in a day (UTC)")
+    usd_per_day: Amount | None = Field(
+        None, description="cost of a day (UTC); running jobs count with their quotes or ceilings"
+    )
 
 
 class LimitList(BaseModel):

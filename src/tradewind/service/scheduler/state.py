@@ -366,8 +366,8 @@ class Scheduler:
         lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
         return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
 
-    def _end_run(self, state: JobState, moved_bytes: int) -> None:
-        """Give back what a running job uses, and count what it moved."""
+    def _end_run(self, state: JobState, moved_bytes: int, spent_usd: float | None = None) -> None:
+        """Give back what a running job uses, and count what it moved, and what that cost if it is known."""
         grant = state.grant
         if grant is None:
             return
@@ -376,6 +376,8 @@ class Scheduler:
         moved_bytes = min(max(moved_bytes, state.moved_bytes), state.left_bytes)
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
+        if spent_usd is not None:
+            unspent = grant.usd - spent_usd
         self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
         self._admitter.limits.sold.stop(state.job.id, state.job.tenant, grant.resources)
         for resource in state.charged if unsent else ():
@@ -391,7 +393,7 @@ class Scheduler:
         self._ends.learn(state, self._now_s)
         moved_bytes = state.left_bytes if event.moved_bytes is None else event.moved_bytes
         self._tuned.ended(state, moved_bytes, None, self._now_s)
-        self._end_run(state, state.left_bytes)
+        self._end_run(state, state.left_bytes, event.spent_usd)
         self._remove(state)
 
     def _failed(self, event: events.RunFailed) -> None:
@@ -401,7 +403,7 @@ class Scheduler:
         if event.kind != STORE_DOWN and event.kind not in CLASSES:
             raise UsageError(f"no such retry class: {event.kind}", hint=f"one of {', '.join([*CLASSES, STORE_DOWN])}")
         self._tuned.ended(state, event.moved_bytes, event.kind, self._now_s)
-        self._end_run(state, event.moved_bytes)
+        self._end_run(state, event.moved_bytes, event.spent_usd)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
             is_known = self._admitter.down_for(state.job) is not None
@@ -430,11 +432,11 @@ class Scheduler:
             self._tuned.progressed(state, event.moved_bytes, self._now_s)
             state.requests = event.requests or state.requests
 
-    def _withdraw(self, state: JobState, reason: str) -> None:
+    def _withdraw(self, state: JobState, reason: str, spent_usd: float | None = None) -> None:
         """Stop a job's run, or take the job out of its queue."""
         if state.grant:
             self._decisions.append(StopJob(state.job.id, reason))
-            self._end_run(state, state.moved_bytes)
+            self._end_run(state, state.moved_bytes, spent_usd)
         elif state.phase == QUEUED_PHASE:
             queue = self._queue_of(state.job)
             was_first = (queue.first() or (None, ""))[1] == state.job.id
@@ -458,7 +460,7 @@ class Scheduler:
     def _cancelled(self, event: events.JobCancelled) -> None:
         state = self._jobs.get(event.job_id)
         if state:
-            self._withdraw(state, "the job was cancelled")
+            self._withdraw(state, "the job was cancelled", event.spent_usd)
             state.phase = PAUSED_PHASE
             self._remove(state)
 
