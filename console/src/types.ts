@@ -21,7 +21,10 @@ export interface JobRequest {
   deduplication?: boolean;
   via?: Via | null;
   max_cost_usd?: number | null;
+  deadline_s?: number | null;
+  min_throughput_gbps?: number | null;
   max_vms?: number | null;
+  quote?: string | null;
 }
 
 export const VIAS = ["auto", "fleet", "here"] as const;
@@ -97,6 +100,8 @@ export interface LedgerLine {
 export interface JobDetail extends Job {
   /** The job ends between these times in 90% of cases. */
   eta: { earliest_unix_ms: number; latest_unix_ms: number } | null;
+  /** The most that the transfer is charged; null without a quote. */
+  quote_usd_micros: number | null;
   counts: Counts | null;
   proofs: Record<string, number> | null;
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -37,7 +38,7 @@ def submit(database: ServiceDatabase, name: str, **others: object) -> str:
     return row.id
 
 
-def end(database: ServiceDatabase, job_id: str, usd: float, state: str = "done", **others: str) -> None:
+def end(database: ServiceDatabase, job_id: str, usd: float, state: str = "done", **others: Any) -> None:
     receipt = {"progress": {"bytes_done": 1}, "runs": [], "cost": {"lines": [], "metered_usd": usd}}
     assert JobQueue(database).move(job_id, ("running",), state, receipt=json.dumps(receipt), **others)
 

@@ -85,10 +85,12 @@ class JobDetail(JobView):
 
     `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
     store that is down. `routes` is the number of routes between machines in its plan; null on the server's own machine.
-    `compression` and `deduplication` are null if they are off.
+    `compression` and `deduplication` are null if they are off. `quote_usd_micros` is the most that the job is charged;
+    null without a quote.
     """
 
     eta: EndView | None
+    quote_usd_micros: int | None
     counts: dict[str, Any] | None
     proofs: dict[str, int] | None
     ledger: dict[str, Any] | None
@@ -148,7 +150,8 @@ def show(
 ) -> Response:
     """Show a job with its counts, proofs and ledger. The ETag changes when any of these does."""
     row = request.app.state.service.queue.get(sender.tenant, job_id)
-    document = {**_view(row), **_answers(request, row), **figures(receipt_of(request, row))}
+    price = {"quote_usd_micros": row.price_usd_micros}
+    document = {**_view(row), **_answers(request, row), **price, **figures(receipt_of(request, row))}
     text = json.dumps(document)
     tag = etag(text)
     if has_etag(if_none_match, tag):
