@@ -51,8 +51,11 @@ def _tag_of_this_machine() -> str:
 
 def build_console(root: Path) -> None:
     """Build the web console below `root`, unless it is built or npm is missing."""
+    if (root / CONSOLE / "index.html").exists():
+        return
     npm = shutil.which("npm")
-    if npm is None or (root / CONSOLE / "index.html").exists():
+    if npm is None:
+        print("the web console was not built: npm is not on PATH; install Node 20 or newer", file=sys.stderr)
         return
     for words in ("ci", "--silent", "--no-audit", "--no-fund"), ("run", "--silent", "build"):
         if subprocess.run([npm, *words], cwd=root / "console").returncode != 0:

@@ -12,13 +12,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from zipfile import ZipFile
 
-from hatch_build import PROGRAMS_VARIABLE, TAG_VARIABLE
+from hatch_build import CONSOLE, PROGRAMS_VARIABLE, TAG_VARIABLE
 from portable.static import PROCESSORS, PROGRAMS, ROOT
 from portable.toolchain import BuildError
 
-__all__ = ["build_wheel", "tag_of"]
+__all__ = ["CONSOLE_PAGE", "build_wheel", "require_console", "tag_of"]
 
+#: The page of the web console in a wheel.
+CONSOLE_PAGE = f"{CONSOLE.removeprefix('src/')}/index.html"
 #: The oldest C libraries that pip's tags name on both processors. A static program needs none, so both are true.
 PLATFORMS = ("manylinux_2_17", "musllinux_1_1")
 
@@ -31,7 +34,7 @@ def tag_of(processor: str) -> str:
 def build_wheel(processor: str, programs: Path, folder: Path) -> Path:
     """Build the wheel for a processor from `programs/PROGRAM-PROCESSOR`, and return its path in `folder`.
 
-    Raises BuildError.
+    Raises BuildError, also if the web console is not in it.
     """
     with tempfile.TemporaryDirectory() as held:
         for program in PROGRAMS:
@@ -42,7 +45,17 @@ def build_wheel(processor: str, programs: Path, folder: Path) -> Path:
     if done.returncode != 0:
         raise BuildError(f"the wheel for {processor} cannot be built:\n{done.stdout}{done.stderr}")
     (path,) = folder.glob(f"*-{tag_of(processor)}.whl")
+    require_console(path)
     return path
+
+
+def require_console(wheel: Path) -> None:
+    """Remove a wheel that lacks the web console, and raise BuildError."""
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+    if CONSOLE_PAGE not in names:
+        wheel.unlink()
+        raise BuildError(f"{wheel.name} has no web console", "run make console")
 
 
 def main() -> int:

@@ -88,6 +88,16 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("button", { name: "Get a quote" }).click();
     await page.getByText("via fleet: the operator rents no machines for jobs").first().waitFor();
     await page.getByLabel("Runs on").selectOption("here");
+    await page.getByLabel("Goal of the machines").selectOption("the cheapest within a time");
+    await page.getByLabel("Deadline [minutes]").fill("10");
+    await page.getByText("-d '{").getByText('"deadline_s":600').waitFor();
+    await page.getByText(/^tradewind cp .* --deadline 600s /).waitFor();
+    await page.getByLabel("Goal of the machines").selectOption("the cheapest at a rate");
+    await page.getByLabel("Minimum rate [Gbit/s]").fill("2.5");
+    await page.getByText(/^tradewind cp .* --min-throughput 2.5Gbit\/s /).waitFor();
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.getByText("min_throughput_gbps: this job rents no machines").first().waitFor();
+    await page.getByLabel("Goal of the machines").selectOption("the fastest for the cost");
     await page.getByLabel("Activity").fill("archive");
     await page.getByLabel("Compression").selectOption("auto");
     await page.getByLabel("Size of chunks [MiB]").fill("65");
@@ -107,6 +117,7 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("region", { name: "Request" }).getByText("8", { exact: true }).waitFor();
     await page.getByRole("region", { name: "Request" }).getByText("8.39 MB").waitFor();
     await page.getByRole("region", { name: "Request" }).getByText("archive").waitFor();
+    await page.getByRole("region", { name: "Ledger" }).getByText("Charged at most, by its quote").waitFor();
     await page.getByRole("region", { name: "Progress" }).getByText(/auto: .* sent for /).waitFor();
   });
 });

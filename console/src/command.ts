@@ -20,6 +20,9 @@ export interface Draft {
   /** Null: as the service decides. */
   via: Via | null;
   max_cost_usd: number | null;
+  /** At most one of these two. */
+  deadline_s: number | null;
+  min_throughput_gbps: number | null;
   max_vms: number | null;
   activity: string;
 }
@@ -41,7 +44,10 @@ export function commandLine(draft: Draft): string {
   if (draft.compression !== "off") words.push("--compress", draft.compression);
   if (draft.deduplication) words.push("--dedup", "on");
   if (draft.via !== null) words.push("--via", draft.via === "here" ? "local" : draft.via);
-  if (draft.max_cost_usd !== null) words.push("--max-cost", `${draft.max_cost_usd}USD`);
+  // The command takes one goal, and a cost is one there.
+  if (draft.deadline_s !== null) words.push("--deadline", `${draft.deadline_s}s`);
+  else if (draft.min_throughput_gbps !== null) words.push("--min-throughput", `${draft.min_throughput_gbps}Gbit/s`);
+  else if (draft.max_cost_usd !== null) words.push("--max-cost", `${draft.max_cost_usd}USD`);
   if (draft.max_vms !== null) words.push("--max-vms", `${draft.max_vms}`);
   words.push(quote(draft.source || "SRC"));
   if (draft.destination.length > 1) for (const place of draft.destination) words.push("--to", quote(place));
@@ -68,6 +74,8 @@ export function requestBody(draft: Draft): Record<string, unknown> {
   if (draft.deduplication) body.deduplication = true;
   if (draft.via !== null) body.via = draft.via;
   if (draft.max_cost_usd !== null) body.max_cost_usd = draft.max_cost_usd;
+  if (draft.deadline_s !== null) body.deadline_s = draft.deadline_s;
+  if (draft.min_throughput_gbps !== null) body.min_throughput_gbps = draft.min_throughput_gbps;
   if (draft.max_vms !== null) body.max_vms = draft.max_vms;
   if (draft.activity !== DEFAULT_ACTIVITY) body.activity = draft.activity;
   return body;

@@ -21,7 +21,10 @@ export interface JobRequest {
   deduplication?: boolean;
   via?: Via | null;
   max_cost_usd?: number | null;
+  deadline_s?: number | null;
+  min_throughput_gbps?: number | null;
   max_vms?: number | null;
+  quote?: string | null;
 }
 
 export const VIAS = ["auto", "fleet", "here"] as const;
@@ -97,6 +100,8 @@ export interface LedgerLine {
 export interface JobDetail extends Job {
   /** The job ends between these times in 90% of cases. */
   eta: { earliest_unix_ms: number; latest_unix_ms: number } | null;
+  /** The most that the transfer is charged; null without a quote. */
+  quote_usd_micros: number | null;
   counts: Counts | null;
   proofs: Record<string, number> | null;
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;
@@ -168,7 +173,7 @@ export interface Token {
 }
 
 export interface AuditEntry {
-  number: number;
+  id: string;
   at_unix_ms: number;
   token: string;
   action: string;
@@ -225,10 +230,12 @@ export interface Market {
   costs: { volume_gb: number; e2e_usd: number; umr_usd: number; outbound_usd: number }[];
   energy: { case: string; applications: number; service_nodes: number; ratio: number }[];
   now: {
+    /** Tenants get it rounded to quarters. */
     utilisation: number;
     usd_per_hour: number | null;
-    running_jobs: number;
-    service_nodes: number;
+    /** Null except for service admins. */
+    running_jobs: number | null;
+    service_nodes: number | null;
     energy_ratio: number | null;
   };
 }

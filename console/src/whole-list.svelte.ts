@@ -1,9 +1,15 @@
 // A list of the API that is read and replaced as a whole.
 
-import { call } from "./api";
+import { Problem, request } from "./api";
+
+/** How often a change is tried again because somebody else has changed the list meanwhile. */
+const TRIES = 3;
+const CHANGED = 412;
 
 export class WholeList<T> {
   rows = $state<T[]>([]);
+  /** The ETag of the rows. */
+  private tag = "";
 
   /** `name` is that of the list in the document at `path`; `id` tells its entries apart. */
   constructor(
@@ -14,7 +20,7 @@ export class WholeList<T> {
 
   /** Throws Problem. */
   async read(): Promise<void> {
-    this.rows = (await call<Record<string, T[]>>(this.path))[this.name] ?? [];
+    await this.take(await request(this.path));
   }
 
   /** Add an entry, or replace the one with the same id. Throws Problem. */
@@ -27,11 +33,21 @@ export class WholeList<T> {
     await this.replace(entry, []);
   }
 
-  /** The others are read first: somebody may have changed them. */
-  private async replace(old: T, entries: T[]): Promise<void> {
+  /** The others are read first. If somebody changes them before they are written, they are read again. */
+  private async replace(old: T, entries: T[], tries = TRIES): Promise<void> {
     await this.read();
     const others = this.rows.filter((one) => this.id(one) !== this.id(old));
-    await call(this.path, { method: "PUT", body: { [this.name]: [...others, ...entries] } });
-    await this.read();
+    const body = { [this.name]: [...others, ...entries] };
+    try {
+      await this.take(await request(this.path, { method: "PUT", body, headers: { "If-Match": this.tag } }));
+    } catch (error) {
+      if (!(error instanceof Problem && error.status === CHANGED && tries > 1)) throw error;
+      await this.replace(old, entries, tries - 1);
+    }
+  }
+
+  private async take(answer: Response): Promise<void> {
+    this.tag = answer.headers.get("ETag") ?? "*";
+    this.rows = ((await answer.json()) as Record<string, T[]>)[this.name] ?? [];
   }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ from zipfile import ZipFile
 
 import pytest
 
+from hatch_build import CONSOLE
 from portable.static import PROCESSORS, PROGRAMS, ROOT
 from portable.toolchain import BuildError, emulator
-from portable.wheel import build_wheel, tag_of
+from portable.wheel import CONSOLE_PAGE, build_wheel, require_console, tag_of
 from testbed.foreign import INSIDE, foreign_command, foreign_root
 from testbed.servers import InstallError
 from tradewind._version import __version__
@@ -21,6 +23,10 @@ from tradewind._version import __version__
 HERE = os.uname().machine
 DIST = ROOT / "dist"
 INSTALL_S, WAIT_S = 300, 120
+#: A wheel has the web console, which needs npm unless it is built already.
+NEEDS_CONSOLE = pytest.mark.skipif(
+    shutil.which("npm") is None and not (ROOT / CONSOLE / "index.html").exists(), reason="needs npm: make console"
+)
 #: The demo's least volume with which a transfer lasts long enough for a relay to be killed during it.
 FILES, FILE_BYTES = 20, 25_000_000
 EMULATED_FILE_BYTES = 1_000_000
@@ -41,6 +47,7 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
+@NEEDS_CONSOLE
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_a_wheel_holds_the_package_and_the_programs_of_its_processor_alone(
     processor: str, programs: Path, tmp_path: Path
@@ -63,8 +70,19 @@ def test_a_wheel_holds_the_package_and_the_programs_of_its_processor_alone(
     others = {f"{data}scripts/{program}" for program in PROGRAMS}
     others |= {info + name for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     assert held == package | others
+    assert CONSOLE_PAGE in held
 
 
+def test_a_wheel_without_the_console_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "tradewind-1.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("tradewind/service/__init__.py", "")
+    with pytest.raises(BuildError, match=r"tradewind-1\.whl has no web console"):
+        require_console(wheel)
+    assert not wheel.exists()
+
+
+@NEEDS_CONSOLE
 def test_equal_files_give_equal_wheels(programs: Path, tmp_path: Path) -> None:
     first = build_wheel(HERE, programs, tmp_path / "first").read_bytes()
     for path in programs.iterdir():
@@ -83,6 +101,7 @@ def test_a_program_does_not_say_where_it_was_built(program: str, processor: str)
         assert named is None, f"the program names {named[0].decode()}"
 
 
+@NEEDS_CONSOLE
 @pytest.mark.slow
 def test_a_machine_without_rust_and_compiler_installs_copies_and_survives_the_death_of_a_relay(tmp_path: Path) -> None:
     _built(HERE)

@@ -15,6 +15,7 @@ from tradewind.service.database import ServiceDatabase
 from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
+from tradewind.service.machines import HERE_ONLY, MachineRules
 from tradewind.service.runner import JobRunner
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
@@ -42,6 +43,7 @@ def scheduler(
     progress: Callable[[str], Progress | None] = lambda _: None,
     *,
     tunes_links: bool = True,
+    rules: MachineRules = HERE_ONLY,
 ) -> ServiceScheduler:
     """Return the scheduler of a server with room for `jobs_max` jobs, which has said that it is there."""
     claims = ClaimTable(database, name, jobs_max, LEASE_MS)
@@ -49,7 +51,7 @@ def scheduler(
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
     queue, faults = JobQueue(database), Faults()
     return ServiceScheduler(
-        database, queue, claims, lease, binder, lambda *_: None, progress, faults, tunes_links=tunes_links
+        database, queue, claims, lease, binder, lambda *_: None, progress, faults, tunes_links=tunes_links, rules=rules
     )
 
 

@@ -24,6 +24,8 @@ class Server:
         self.state, self.data = folder / "state", folder / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self._options = options
+        #: Folders that jobs may use.
+        self.allowed = [str(self.data)]
         self._log = folder / log
         self.environment = environment
         self.process: subprocess.Popen[str] | None = None
@@ -31,7 +33,8 @@ class Server:
 
     def command(self, *options: str) -> list[str]:
         base = [sys.executable, "-m", "tradewind.cli.main", "serve", "--state", str(self.state)]
-        return [*base, "--listen", "127.0.0.1:0", "--allow-path", str(self.data), *self._options, *options]
+        allowed = [f"--allow-path={path}" for path in self.allowed]
+        return [*base, "--listen", "127.0.0.1:0", *allowed, *self._options, *options]
 
     def start(self) -> None:
         with self._log.open("a") as log:

@@ -29,6 +29,7 @@ from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.errors import UsageError
 from tradewind.fleet.given import AwsKey, GivenCredentials
+from tradewind.model.goal import Deadline, MinThroughput
 from tradewind.model.store import Access
 from tradewind.service.machines import MachineRules, placed_request
 
@@ -120,6 +121,11 @@ def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
     for wrong, why in (
         (body("x", via="here", max_cost_usd=1.0), "max_cost_usd: this job rents no machines"),
         (body("x", via="here", routes=2), "routes: this job rents no machines"),
+        (body("x", via="here", deadline_s=60), "deadline_s: this job rents no machines"),
+        (
+            {**local, "via": None, "min_throughput_gbps": 1},
+            f"min_throughput_gbps: machines copy between stores, and {world.server.data} is a local path",
+        ),
         (body("x", via="here", deduplication=True), "deduplication: this job rents no machines"),
         (
             {**local, "via": None, "compression": "lz4"},
@@ -131,6 +137,24 @@ def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
         assert (refused.status_code, refused.json()["detail"]) == (422, why), refused.text
     dear = client.post("/v1/quotes", json=body("dear", max_cost_usd=0.000001, via="fleet"))
     assert dear.status_code == 409 and " is not enough: the cheapest plan costs $" in dear.json()["detail"]
+    two = client.post("/v1/quotes", json=body("two", deadline_s=60, min_throughput_gbps=1))
+    assert two.status_code == 422 and "one goal at a time" in two.text
+
+
+def test_a_goal_chooses_the_plan(world: World, client: httpx.Client) -> None:
+    """A quote in time is made, with the goal in the request; neither an impossible one, nor one above the ceiling."""
+    made = client.post("/v1/quotes", json=body("goal", deadline_s=3600, via="fleet"))
+    assert made.status_code == 201, made.text
+    assert "2 machines" in made.json()["plan"]
+    sent = client.post("/v1/jobs", json={"quote": made.json()["id"]}, headers={"Idempotency-Key": "goal"}).json()
+    assert sent["request"]["deadline_s"] == 3600
+    until(client, sent["id"], "done")
+    for goal in ({"deadline_s": 1}, {"min_throughput_gbps": 9999}):
+        refused = client.post("/v1/quotes", json=body("x", via="auto", **goal))
+        assert refused.status_code == 409, refused.text
+    poor = client.post("/v1/quotes", json=body("poor", max_cost_usd=0.000001, deadline_s=3600, via="fleet"))
+    assert poor.status_code == 409 and "more than the ceiling of $" in poor.json()["detail"], poor.text
+    world.nothing_is_left(client)
 
 
 def test_a_job_without_any_ceiling_rents_nothing() -> None:
@@ -144,6 +168,17 @@ def test_a_job_without_any_ceiling_rents_nothing() -> None:
     assert MachineRules().via_of(STORES) == "here"
     with pytest.raises(UsageError, match="the operator rents no machines for jobs"):
         MachineRules().via_of({**STORES, "via": "auto"})
+
+
+def test_a_goal_is_that_of_the_plan_and_is_never_dropped() -> None:
+    rules, request = MachineRules("auto", usd_max=1.0), Request("s3://a/x/", ("s3://b/y/",))
+    for given, goal in (({"deadline_s": 60.0}, Deadline(60.0)), ({"min_throughput_gbps": 2.0}, MinThroughput(2.0))):
+        placed = placed_request(request, {**STORES, **given}, rules)
+        assert (placed.goal, placed.ceiling_usd) == (goal, 1.0)
+        key = GivenCredentials({"a": AwsKey("id", "secret")})
+        reached = Options(source=Access("http://127.0.0.1:1", None, "a", is_given=True))
+        with pytest.raises(UsageError, match="a goal needs machines: the keys of the connection to s3://a"):
+            placed_request(Request("s3://a/x/", ("s3://b/y/",), reached), {**STORES, **given}, rules, key)
 
 
 def test_keys_that_machines_may_not_get_are_refused_in_one_sentence() -> None:

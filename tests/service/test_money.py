@@ -76,7 +76,7 @@ def test_a_job_is_charged_what_its_quote_said(server: Server, admin: httpx.Clien
         assert admin.put("/v1/tariffs", json={"tariffs": [dear]}).status_code == 200
         job_id = accept(lab, made["id"], "k").json()["id"]
         assert lab.get("/v1/tenants/lab/budget").json()["left_usd_micros"] == 7_000
-        until(lab, job_id, "done")
+        assert until(lab, job_id, "done")["quote_usd_micros"] == 3_000
         assert admin.put("/v1/tariffs", json=before).status_code == 200
         budget = lab.get("/v1/tenants/lab/budget").json()
         assert (budget["spent_usd_micros"], budget["reserved_usd_micros"]) == (3_000, 0)

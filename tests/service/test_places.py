@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import UsageError
-from tradewind.service.places import allowed_place, conflict, owned_places
+from tradewind.service.places import allowed_place, conflict, owned_places, require_same_places
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.sites import parse_sites, tenant_place
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def settings(tmp_path: Path) -> ServiceSettings:
 @pytest.mark.parametrize("name", ["a%00b", "a%ff", "a%0ab", "a%1b[2J"])
 def test_names_that_no_document_can_have(settings: ServiceSettings, name: str) -> None:
     with pytest.raises(UsageError, match="not UTF-8"):
-        allowed_place(f"file://{settings.allow_paths[0]}/{name}", settings)
+        allowed_place(f"file://{settings.allow_paths[0]}/{name}", settings, "lab")
 
 
 @pytest.mark.parametrize(
@@ -31,13 +32,13 @@ def test_names_that_no_document_can_have(settings: ServiceSettings, name: str) -
 )
 def test_the_state_folder_is_never_reached(settings: ServiceSettings, name: str) -> None:
     with pytest.raises(UsageError, match="not below an allowed folder"):
-        allowed_place(f"{settings.allow_paths[0]}/{name}", settings)
+        allowed_place(f"{settings.allow_paths[0]}/{name}", settings, "lab")
 
 
 @pytest.mark.parametrize("name", ["../outside/*", "link/*", "a/../../outside", "%2e%2e/outside", "*/../../outside/*"])
 def test_what_leads_out_of_the_allowed_folder(settings: ServiceSettings, name: str) -> None:
     with pytest.raises(UsageError, match="not below an allowed folder"):
-        allowed_place(f"file://{settings.allow_paths[0]}/{name}", settings)
+        allowed_place(f"file://{settings.allow_paths[0]}/{name}", settings, "lab")
 
 
 @pytest.mark.parametrize(
@@ -45,13 +46,68 @@ def test_what_leads_out_of_the_allowed_folder(settings: ServiceSettings, name: s
 )
 def test_keys_beyond_the_allowed_prefix(settings: ServiceSettings, key: str) -> None:
     with pytest.raises(UsageError):
-        allowed_place(f"s3://bucket/{key}", settings)
+        allowed_place(f"s3://bucket/{key}", settings, "lab")
+
+
+@pytest.fixture
+def by_tenant(tmp_path: Path) -> ServiceSettings:
+    """Return settings with a folder and a prefix of each tenant, and a shared folder."""
+    for name in ("data/lab/in", "data/labour", "data/other", "public", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data" / "lab" / "link").symlink_to(tmp_path / "data" / "other")
+    (tmp_path / "data" / "tied").symlink_to(tmp_path / "data" / "other")
+    paths = str(tmp_path / "data" / "{tenant}"), str(tmp_path / "public")
+    return ServiceSettings(tmp_path / "state", allow_paths=paths, allow_stores=("s3://bucket/of/{tenant}/",))
+
+
+def test_a_tenant_uses_its_own_part_of_a_place(by_tenant: ServiceSettings, tmp_path: Path) -> None:
+    for place in (f"{tmp_path}/data/lab/in/x", f"{tmp_path}/data/lab", f"{tmp_path}/public/x", "s3://bucket/of/lab/x"):
+        assert allowed_place(place, by_tenant, "lab") == place
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("DATA/other/x", "DATA/labour/x", "DATA", "DATA/*/x", "DATA/l*/in", "DATA/{tenant}/x", "DATA/lab/../other/x"),
+        *("DATA/lab/link/x", "DATA/lab%2F..%2Fother", "s3://bucket/of/other/x", "s3://bucket/of/", "s3://bucket/of/l*"),
+        *("s3://bucket/of/labour/x", "s3://bucket/of/lab/../other/x", "s3://bucket/of/{tenant}/x"),
+    ],
+)
+def test_a_tenant_never_reaches_the_part_of_another(by_tenant: ServiceSettings, tmp_path: Path, place: str) -> None:
+    text = place.replace("DATA", f"file://{tmp_path}/data")
+    with pytest.raises(UsageError, match=r"allowed|part"):
+        allowed_place(text, by_tenant, "lab")
+
+
+def test_a_folder_of_a_tenant_that_is_a_link_is_not_followed(by_tenant: ServiceSettings, tmp_path: Path) -> None:
+    """Whoever may replace the folder could lead to that of another tenant."""
+    with pytest.raises(UsageError, match="not below an allowed folder"):
+        allowed_place(f"{tmp_path}/data/tied/x", by_tenant, "tied")
+
+
+def test_a_place_of_another_tenant_is_not_allowed_again_later(by_tenant: ServiceSettings, tmp_path: Path) -> None:
+    request = {"source": f"{tmp_path}/data/lab/in", "destination": [f"{tmp_path}/public/in"]}
+    require_same_places(request, by_tenant, "lab")
+    with pytest.raises(UsageError, match="not below an allowed folder"):
+        require_same_places(request, by_tenant, "other")
+
+
+def test_a_site_may_be_in_the_parts_of_tenants(by_tenant: ServiceSettings, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sites = parse_sites([f"one={data}", f"two={data}/{{tenant}}/two", "three=s3://bucket/of/"], by_tenant)
+    assert [tenant_place(sites, name, "lab") for name in sites] == [
+        f"{data}/lab",
+        f"{data}/lab/two",
+        "s3://bucket/of/lab",
+    ]
+    with pytest.raises(UsageError, match="not below an allowed folder"):
+        parse_sites([f"up={tmp_path}"], by_tenant)
 
 
 def test_a_pattern_in_an_allowed_folder(settings: ServiceSettings) -> None:
     place = f"{settings.allow_paths[0]}/a/*"
-    assert allowed_place(place, settings) == place
-    assert allowed_place("s3://bucket/shared/*.gz", settings) == "s3://bucket/shared/*.gz"
+    assert allowed_place(place, settings, "lab") == place
+    assert allowed_place("s3://bucket/shared/*.gz", settings, "lab") == "s3://bucket/shared/*.gz"
 
 
 def test_a_job_with_a_pattern_owns_what_it_may_match() -> None:

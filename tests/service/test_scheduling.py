@@ -308,6 +308,54 @@ def test_a_store_that_is_down_pauses_its_jobs(tmp_path: Path) -> None:
         store.stop()
 
 
+def test_a_store_of_a_connection_that_is_down_pauses_the_jobs_of_its_tenant(tmp_path: Path) -> None:
+    try:
+        store = versitygw()
+    except InstallError as error:
+        pytest.skip(str(error))
+    assert store.process is not None
+    S3(store.endpoint, store.access_key, store.secret_key, store.ca_file).create_bucket("bucket")
+    server = serve(tmp_path, "--allow-endpoint", store.endpoint)
+    secret = {"access_key_id": store.access_key, "secret_access_key": store.secret_key}
+    place = {"place": "s3://bucket/in/", "endpoint": store.endpoint, "region": "us-east-1", "secret": secret}
+    jobs: dict[str, str] = {}
+    clients: dict[str, httpx.Client] = {}
+
+    def send(tenant: str, key: str, name: str) -> str:
+        body = {"source": str(server.data / "source"), "destination": f"connection:{name}/{key}/", "recursive": True}
+        made = clients[tenant].post("/v1/jobs", json={**body, "stall_s": 1}, headers={"Idempotency-Key": key})
+        assert made.status_code == 201, made.text
+        return str(made.json()["id"])
+
+    try:
+        with server.client() as admin:
+            for tenant in ("lab", "other"):
+                assert admin.post("/v1/tenants", json={"name": tenant}).status_code == 201
+                token = admin.post("/v1/tokens", json={"tenant": tenant, "role": "tenant_admin"}).json()["token"]
+                clients[tenant] = server.client(token)
+                assert clients[tenant].post("/v1/connections", json={"name": "data", **place}).status_code == 201
+        stop(store.process)
+        for tenant in ("lab", "other"):
+            jobs[tenant] = send(tenant, tenant, "data")
+            waits(clients[tenant], jobs[tenant], "/bucket does not answer.")
+        with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+            rows = database.execute("SELECT tenant, store FROM down_stores ORDER BY tenant").fetchall()
+        assert [tenant for tenant, _ in rows] == ["lab", "other"]
+        again = spawn(store.process.args, store.folder, KEYS | {"ROOT_SECRET_KEY": store.secret_key})  # type: ignore[arg-type]
+        try:
+            for tenant, job_id in jobs.items():
+                assert until(clients[tenant], job_id, "done")["attempts"] == 0
+            with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+                assert database.execute("SELECT count(*) FROM down_stores").fetchone() == (0,)
+        finally:
+            stop_group(again)
+    finally:
+        for client in clients.values():
+            client.close()
+        server.kill()
+        store.stop()
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(WAIT_S)

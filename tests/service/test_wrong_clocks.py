@@ -17,6 +17,7 @@ from tradewind.market.invoice import month_of
 from tradewind.service import scheduling
 from tradewind.service.auth import Sender, new_token, sender_of, token_digest
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.down_stores import AskedStore, note_down
 from tradewind.service.faults import Faults
 from tradewind.service.invoices import invoice_months
 from tradewind.service.jobs import JobQueue
@@ -25,7 +26,6 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.schedule_runner import ScheduleRunner
 from tradewind.service.scheduling_rows import costs_today
-from tradewind.service.scheduling_rules import note_down
 from tradewind.service.scheduling_tables import bans, down_stores, schedules
 from tradewind.service.tables import audit, deliveries, job_events, jobs, tokens
 from tradewind.service.tables import webhooks as webhook_table
@@ -184,7 +184,7 @@ def test_a_jobs_times_and_id_are_by_the_clock_of_the_database(
     queue = JobQueue(database)
     assert queue.move(first, ("running",), "waiting", by=SENDER)
     queue.set_waiting({first: "a reason"})
-    note_down(database, "s3://down", "s3://down/")
+    note_down(database, AskedStore("s3://down", "s3://down/"))
     row, _ = queue.submit(SENDER, "second", "digest", REQUEST, ["/c"])
     assert first < row.id
     columns = (
@@ -265,10 +265,9 @@ def test_todays_costs_are_of_the_day_of_the_clock_of_the_database(
 ) -> None:
     """A job ends on a server whose clock is wrong. The next scheduler still counts its cost."""
     job_id, now_s = submit(database), time.time()
-    with database.write() as connection:
-        connection.execute(jobs.update().values(price_usd_micros=700_000))
     schedule_once(database, tmp_path)
     step_clock(ahead_s)
-    assert JobQueue(database).move(job_id, ("running",), "done")
+    receipt = {"progress": {"bytes_done": 10}, "runs": [], "cost": {"lines": [], "metered_usd": 0.7}}
+    assert JobQueue(database).move(job_id, ("running",), "done", receipt=json.dumps(receipt))
     with database.read() as connection:
         assert [cost.usd for cost in costs_today(connection, now_s)] == [0.7]

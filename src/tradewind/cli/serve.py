@@ -18,11 +18,13 @@ USAGE = "[OPTION]… --state DIR"
 HELP = """\
 Run the transfer service: an HTTP API to which tenants submit jobs. The first start makes a database and an admin token
 in DIR/admin.token. Jobs may use only the folders of --allow-path and the buckets of --allow-store, the latter with the
-credentials of the server. After a stop or a crash, the next start continues the jobs. Several servers can share one
+credentials of the server. In both, `{tenant}` stands for the name of the job's tenant; places without it are for the
+jobs of all tenants. After a stop or a crash, the next start continues the jobs. Several servers can share one
 PostgreSQL database and one state folder: if one ends, the others continue its jobs. The command needs the extra
 `service` (`pip install 'tradewind[service]'`), and for --database also the extra `postgresql`."""
 EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --allow-path /data
+  tradewind serve --state /var/lib/tradewind --allow-path '/data/{tenant}' --allow-path /data/public
   tradewind serve --state /shared/tradewind --database postgresql://tradewind@localhost/tradewind
   tradewind serve --state /var/lib/tradewind --listen 127.0.0.1:9000 --allow-store s3://bucket/shared/
   tradewind serve --state /var/lib/tradewind --migrate"""
@@ -123,14 +125,18 @@ def _add_server(parser: ArgumentParser) -> None:
 
 def _add_places(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--allow-path", metavar="DIR", action="append", default=[], help="local folder that jobs may use; repeatable"
+        "--allow-path",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="local folder that jobs may use, such as /data/{tenant} for one folder per tenant; repeatable",
     )
     parser.add_argument(
         "--allow-store",
         metavar="URL",
         action="append",
         default=[],
-        help="bucket or prefix that jobs may use; repeatable",
+        help="bucket or prefix that jobs may use, such as s3://bucket/{tenant}/; repeatable",
     )
     parser.add_argument(
         "--allow-endpoint",
@@ -144,7 +150,7 @@ def _add_places(parser: ArgumentParser) -> None:
         metavar="NAME=PLACE",
         action="append",
         default=[],
-        help="name of an allowed place, for `tradewind send` and `receive`; repeatable",
+        help="name of a place whose part for each tenant is allowed, for `tradewind send` and `receive`; repeatable",
     )
     parser.add_argument(
         "--guest-address",

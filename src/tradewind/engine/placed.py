@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tradewind.engine.launch_spec import planned_launch
+from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Fastest, Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
 from tradewind.model.region import Region
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_duration, format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
     plan = plan_gateways(catalog, *regions, volume_gb, wanted, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan, notes=(*made.notes, *_start_note(plan)))
+    _require_below_ceiling(plan, request.goal, ceiling_usd)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
     plan = with_memory_for(plan, options.chunk_bytes)
     plan_request = PlanRequest(
@@ -77,6 +80,19 @@ def _start_note(plan: Plan) -> Iterator[str]:
     slowest = max((each.offer.machine for each in machines), key=lambda machine: machine.boot_s, default=None)
     if slowest is not None and slowest.boot_origin.kind == "learned":
         yield f"the machines usually start in {format_duration(slowest.boot_s)} ({slowest.boot_origin})"
+
+
+def _require_below_ceiling(plan: Plan, goal: Goal | None, ceiling_usd: float | None) -> None:
+    """Raise InfeasibleGoal if the cheapest plan of a goal costs more than the ceiling."""
+    if goal is None or ceiling_usd is None or plan.prediction is None or not isinstance(plan.overlay, UnicastOverlay):
+        return
+    cost_usd = plan.prediction.cost_usd
+    if cost_usd > ceiling_usd:
+        raise InfeasibleGoal(
+            f"{goal} costs {format_usd(cost_usd)}, more than the ceiling of {format_usd(ceiling_usd)}",
+            hint="allow more time, a lower rate, or a higher cost",
+            nearest=plan.overlay,
+        )
 
 
 def _ceiling_usd(request: Request, volume_gb: float) -> float | None:

@@ -325,14 +325,14 @@ def store_findings(
     return follow_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": True}, heed)
 
 
-def store_answers(gateway: str | None, url: str, *, timeout_s: float) -> bool:
+def store_answers(gateway: str | None, url: str, access: Access, *, timeout_s: float) -> bool:
     """Return whether a store answers within a time, in whatever way: also a refusal is an answer.
 
     Raises UsageError, GatewayError.
     """
     from tradewind.gateway.task import exit_code_of_task
 
-    stores = [to_document(directory_place(parse_place(url), Access())[0])]
+    stores = [to_document(directory_place(parse_place(url), access)[0])]
     code = exit_code_of_task(
         gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": True}, timeout_s=timeout_s
     )

@@ -30,7 +30,7 @@ from tradewind.service.limits import (
     STOP_S,
 )
 from tradewind.service.machines import HERE_ONLY, MachineRules, sites_of_file
-from tradewind.service.settings import OidcSettings, ServiceSettings
+from tradewind.service.settings import TENANT, OidcSettings, ServiceSettings
 from tradewind.service.sites import parse_sites
 from tradewind.service.traces import traces_endpoint
 
@@ -100,16 +100,13 @@ def _settings(args: Namespace) -> ServiceSettings:
         raise UsageError(f"--jobs {args.jobs}: must be 1 to {RUNNING_JOBS_MAX}")
     if not LEASE_S_MIN <= args.lease <= LEASE_S_MAX:
         raise UsageError(f"--lease {args.lease}: must be {LEASE_S_MIN} to {LEASE_S_MAX} seconds")
-    for path in args.allow_path:
-        if not os.path.isdir(path):
-            raise UsageError(f"--allow-path {path}: not a folder", hint="make it first, or correct the path")
     for url in args.allow_store:
         if parse_url(url, cwd="/").kind not in ("s3", "gs", "az", "r2"):
             raise UsageError(f"--allow-store {url}: not a bucket or prefix", hint="for example s3://bucket/prefix/")
     settings = ServiceSettings(
         state=Path(os.path.realpath(args.state or os.path.join(args.console, CONSOLE_FOLDER))),
         console=None if args.console is None else Path(os.path.realpath(args.console)),
-        allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
+        allow_paths=tuple(_allowed_folder(path) for path in args.allow_path),
         allow_stores=tuple(args.allow_store),
         allow_endpoints=tuple(canonical_endpoint(url) for url in args.allow_endpoint),
         jobs_max=args.jobs,
@@ -125,6 +122,20 @@ def _settings(args: Namespace) -> ServiceSettings:
         guest_address=None if args.guest_address is None else _guest_address(args.guest_address),
     )
     return replace(settings, sites=parse_sites(args.site, settings))
+
+
+def _allowed_folder(path: str) -> str:
+    """Return a folder of `--allow-path`, with the links before `{tenant}` resolved. Raises UsageError.
+
+    Tenants may be able to replace what is below, so a link there leads out of the folder.
+    """
+    before, tenant, after = os.path.abspath(path).partition(TENANT)
+    folder = os.path.dirname(before) if tenant else before
+    if not os.path.isdir(folder):
+        raise UsageError(f"--allow-path {path}: {folder} is not a folder", hint="make it first, or correct the path")
+    if not tenant:
+        return os.path.realpath(folder)
+    return os.path.join(os.path.realpath(folder), os.path.basename(before) + tenant + after)
 
 
 def _guest_address(text: str) -> str:
@@ -265,6 +276,7 @@ def _listen(
     from tradewind.service.database import ServiceDatabase
     from tradewind.service.guarded_http import guarded_http
     from tradewind.service.own_console import OwnConsole
+    from tradewind.service.shared_places import warn_of_shared_places
 
     assert isinstance(database, ServiceDatabase)
     listening = _listening(host, port)
@@ -284,6 +296,9 @@ def _listen(
     if own is None and settings.guest_address is None and not ip_address(name).is_unspecified:
         settings = replace(settings, guest_address=name)
     service = Service(settings, database, own)
+    if own is None:
+        with database.read() as connection:
+            warn_of_shared_places(connection, settings)
     config = uvicorn.Config(
         create_app(service),
         http=guarded_http(is_behind_proxy=is_behind_proxy),

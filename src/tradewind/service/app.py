@@ -146,6 +146,11 @@ class Service:
         is_reached = self.peers is None or self.peers.is_alive
         return self.runner.is_alive and self.courier.is_alive and is_reached
 
+    @property
+    def jobs_max(self) -> int:
+        """Jobs that all running servers may run together. Raises StateError."""
+        return self._claims.capacity().jobs_max or self.settings.jobs_max
+
     def peer_of(self, owner: str | None) -> Peer | None:
         """Return the other server that has a job's lease; None if it is this one, gone, or has no guests."""
         found = None if owner is None else self._claims.peer_of(owner)

@@ -15,6 +15,7 @@ from tradewind.service.connections import destination_names
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobRow
 from tradewind.service.links import HERE
+from tradewind.service.machines import HERE_ONLY, MachineRules
 from tradewind.service.scheduler.events import StartJob
 from tradewind.service.scheduler.jobs import Binding, OwnedPlace, ServiceJob
 from tradewind.service.stores import LOCAL, SERVERS, is_elsewhere, store_and_path, stores_of
@@ -29,8 +30,11 @@ SIZE_BYTES_UNKNOWN = 1_000_000_000
 STORES_KEPT = 10_000
 
 
-def service_job(row: JobRow, proven: Container[tuple[str, str]] = ()) -> ServiceJob:
-    """Return a job as the scheduler sees it. `proven` has the connections that have written, as tenant and name."""
+def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: MachineRules = HERE_ONLY) -> ServiceJob:
+    """Return a job as the scheduler sees it. `proven` has the connections that have written, as tenant and name.
+
+    Without a quote, a job that may rent machines counts with its ceiling by the operator's `rules` while it runs.
+    """
     source, ends = stores_of(row.request)
     owned = [one for text in row.owned for one in _owned(text)]
     first = next((one for one in owned if one.store == ends[0]), _unlisted(row.request, ends[0]))
@@ -48,6 +52,7 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = ()) -> Service
         priority=row.request.get("priority", 0),
         rate_gbps_max=math.inf if limit is None else limit * 8e-9,
         usd=None if row.price_usd_micros is None else row.price_usd_micros / 1e6,
+        usd_max=rules.machines_usd_of(row.request),
         also_to=ends[1:],
         also_owns=tuple(one for one in owned if one != first),
         is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
@@ -106,8 +111,8 @@ def _end(store: str) -> str:
     return store if region is None else str(region)
 
 
-def grant_document(start: StartJob, usd: float, now_ms: int) -> str:
-    """Return what a job was started with, as the database keeps it."""
+def grant_document(start: StartJob, spent_usd_micros: int, now_ms: int) -> str:
+    """Return what a job was started with, and what it was charged for earlier runs, as the database keeps it."""
     one = start.binding
     return json.dumps(
         {
@@ -120,7 +125,7 @@ def grant_document(start: StartJob, usd: float, now_ms: int) -> str:
             "rate_gbps": start.rate_gbps,
             "is_limited": start.is_limited,
             "requests": None if start.requests is None else start.requests._asdict(),
-            "usd": usd,
+            "spent_usd_micros": spent_usd_micros,
             "at_unix_ms": now_ms,
         }
     )

@@ -21,13 +21,14 @@ from tradewind.model.store import Access
 from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
+from tradewind.service.down_stores import AskedStore
 from tradewind.service.endpoints import require_endpoint
 from tradewind.service.limits import CONNECTIONS_PER_TENANT_MAX, PROOF_S
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import schedules
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.stores import real_place, store_and_path
+from tradewind.service.stores import real_place, store_and_path, store_of
 from tradewind.service.tables import ENDED, connections, jobs
 
 __all__ = [
@@ -175,12 +176,12 @@ class ConnectionBook:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
 
     def stores(self, tenant: str) -> frozenset[str]:
-        """Return the stores of a tenant's connections, and those that all tenants may use, as limits name them."""
+        """Return the stores of a tenant's connections, and those of the server that it may use, as limits name them."""
         query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
         with self._database.read() as connection:
             own = connection.execute(query).all()
         places = [real_place(row.place, row.endpoint, is_connected=True) for row in own]
-        places += [real_place(text, None, is_connected=False) for text in self._settings.allow_stores]
+        places += [real_place(text, None, is_connected=False) for text in self._settings.stores_of(tenant)]
         return frozenset(store_and_path(place)[0] for place in places)
 
     def place_of(self, tenant: str, text: str) -> ResolvedPlace:
@@ -215,6 +216,23 @@ class ConnectionBook:
         accesses = [Access() if name is None else self._access(rows[name], name, place) for place, name in sides]
         secrets = {name: self._opened(row) for name, row in rows.items() if row is not None}
         return ConnectionUse(_credentials(secrets), accesses[0], tuple(accesses[1:]))
+
+    def asked_stores(self, tenant: str, request: Mapping[str, Any]) -> list[AskedStore]:
+        """Return the stores that a job reaches, and how. Deleted connections are left out. Raises StateError."""
+        named = request.get("connections") or {}
+        places = [parse_url(text, cwd="/") for text in (request["source"], *request["destination"])]
+        names = [named.get("source"), *(named.get("destination") or [None] * len(places[1:]))]
+        stores = named.get("stores") or [store_of(place) for place in places]
+        with self._database.read() as connection:
+            rows = {name: self._row(connection, tenant, name) for name in names if name is not None}
+        asked = []
+        for place, name, store in zip(places, names, stores, strict=True):
+            row = None if name is None else rows[name]
+            if place.kind in ("file", "guest") or (name is not None and row is None):
+                continue
+            own = {} if row is None else {"tenant": tenant, "endpoint": row["endpoint"], "region": row["region"]}
+            asked.append(AskedStore(store, place.root, **own))
+        return asked
 
     def _access(self, row: Mapping[str, Any] | None, name: str, place: str) -> Access:
         if row is None:

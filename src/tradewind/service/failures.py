@@ -1,12 +1,10 @@
-"""The retry class of a failed run, and whether one of its stores does not answer."""
+"""The retry class of a failed run."""
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable
 
-from tradewind.engine.tasks import store_answers
 from tradewind.errors import (
     FleetTaken,
     GatewayLost,
@@ -18,10 +16,8 @@ from tradewind.errors import (
     Unavailable,
     VerificationMismatch,
 )
-from tradewind.model.url import parse_url
-from tradewind.service.limits import PROBE_S_MAX
 
-__all__ = ["failure_kind", "first_down", "is_state_full"]
+__all__ = ["failure_kind", "is_state_full"]
 
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
@@ -56,12 +52,3 @@ def is_state_full(error: TradewindError | OSError) -> bool:
     if isinstance(error, OSError):
         return error.errno in NO_SPACE
     return JOURNAL in str(error) and any(words in str(error) for words in FULL)
-
-
-def first_down(gateway: str | None, places: Iterable[str]) -> str | None:
-    """Return the first place whose store does not answer; None if all do. Raises UsageError, GatewayError."""
-    for text in places:
-        place = parse_url(text, cwd="/")
-        if place.kind not in ("file", "guest") and not store_answers(gateway, place.root, timeout_s=PROBE_S_MAX):
-            return text
-    return None

@@ -35,12 +35,12 @@ from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.source_counts import sent_bytes
 from tradewind.model.event import Progress
 from tradewind.model.guest import Guest
-from tradewind.model.url import parse_url
 from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.down_stores import first_down, note_down
 from tradewind.service.engine_request import engine_request, guest_of, limited
-from tradewind.service.failures import failure_kind, first_down, is_state_full
+from tradewind.service.failures import failure_kind, is_state_full
 from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
@@ -50,9 +50,7 @@ from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
-from tradewind.service.scheduling_rules import note_down
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.stores import store_of
 from tradewind.service.tables import ACTIVE
 
 __all__ = ["OWN_PAUSE_S", "JobWorker"]
@@ -260,7 +258,7 @@ class JobWorker:
             raise UsageError("the record of this job's earlier run was removed", hint="submit it as a new job")
         if found is not None and found.state in ("done", "cancelled"):
             return found
-        require_same_places(row.request, self._settings)
+        require_same_places(row.request, self._settings, row.tenant)
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
         guest = guest_of(row.request, self._settings.guest_address)
@@ -381,12 +379,10 @@ class JobWorker:
     def _failure_kind(self, row: JobRow, error: TradewindError | OSError) -> str:
         """Return the retry class of an error. A store that does not answer is recorded, and uses no attempt."""
         kind = failure_kind(error)
-        # A connection's store is the tenant's own: it must not close a store of the same name to other tenants.
-        if isinstance(error, Unavailable) and kind == "transient" and row.request.get("connections") is None:
-            down = first_down(self._settings.gateway, [row.request["source"], *row.request["destination"]])
+        if isinstance(error, Unavailable) and kind == "transient":
+            down = first_down(self._settings.gateway, self._connections.asked_stores(row.tenant, row.request))
             if down is not None:
-                place = parse_url(down, cwd="/")
-                note_down(self._database, store_of(place), place.root)
+                note_down(self._database, down)
                 return STORE_DOWN
         return kind
 

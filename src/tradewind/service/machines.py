@@ -13,6 +13,7 @@ from tradewind.engine.proposal import Request
 from tradewind.errors import UsageError
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.codec import AUTO, OFF
+from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import NO_SITES, TABLES, Sites, read_sites
 from tradewind.model.store import Access
@@ -79,6 +80,14 @@ class MachineRules:
         limits = [usd for usd in (document.get("max_cost_usd"), self.usd_max) if usd is not None]
         return min(limits, default=None)
 
+    def machines_usd_of(self, document: Mapping[str, Any]) -> float | None:
+        """Return the most that machines of a job may cost over all its runs [USD]; None if it rents none."""
+        try:
+            via = self.via_of(document)
+        except UsageError:  # It will fail when it starts.
+            return None
+        return None if via == "here" else self.usd_of(document)
+
     def machines_of(self, document: Mapping[str, Any]) -> int | None:
         """Return the most machines of a job in each region: its own limit, at most the operator's; None without any."""
         limits = [count for count in (document.get("max_vms"), self.machines_max) if count is not None]
@@ -92,10 +101,13 @@ class MachineRules:
 
 
 def _refuse_route_options(document: Mapping[str, Any], why: str) -> None:
-    """Raise UsageError for options of routes between machines in a job that has none.
+    """Raise UsageError for a goal, or options of routes between machines, in a job that has none.
 
     `auto` compresses where that helps, so it is allowed everywhere.
     """
+    for name in ("deadline_s", "min_throughput_gbps"):
+        if document.get(name) is not None:
+            raise UsageError(f"{name}: {why}", hint=f"leave out `{name}`: only machines are planned for a goal")
     if document.get("routes") is not None:
         raise UsageError(f"routes: {why}", hint="leave out `routes`: the server's own machine is one route")
     if document.get("compression", OFF) not in (OFF, AUTO):
@@ -103,6 +115,14 @@ def _refuse_route_options(document: Mapping[str, Any], why: str) -> None:
     if document.get("deduplication", False):
         hint = "leave out `deduplication`: it is between machines, and the server's own machine is one"
         raise UsageError(f"deduplication: {why}", hint=hint)
+
+
+def _goal_of(document: Mapping[str, Any]) -> Goal | None:
+    """Return the goal of a job's plan; None for the fastest within its ceiling."""
+    if document.get("deadline_s") is not None:
+        return Deadline(document["deadline_s"])
+    rate_gbps = document.get("min_throughput_gbps")
+    return None if rate_gbps is None else MinThroughput(rate_gbps)
 
 
 HERE_ONLY = MachineRules()
@@ -120,11 +140,13 @@ def placed_request(
     if via == "here":
         return request
     place = None if rules.shares_keys or credentials is None else _unlimited_place(request, credentials)
-    if place is not None and via == "auto":
+    goal = _goal_of(document)
+    if place is not None and via == "auto" and goal is None:
         return request
     if place is not None:
+        what = "via fleet" if goal is None else "a goal needs machines"
         raise UsageError(
-            f"via fleet: the keys of the connection to {place} cannot be limited to this job, "
+            f"{what}: the keys of the connection to {place} cannot be limited to this job, "
             "and the operator does not share them with machines",
             hint='set `via` to "here"; `tradewind serve --share-keys` shares them',
         )
@@ -143,6 +165,7 @@ def placed_request(
         options=options,
         via=via,
         sites=rules.sites,
+        goal=goal,
         ceiling_usd=rules.usd_of(document),
         machines_per_region=rules.machines_of(document),
         routes_max=document.get("routes"),
@@ -152,7 +175,7 @@ def placed_request(
 def counted_here(request: Request) -> Request:
     """Return the request of a dry run on the server's own machine, which only counts."""
     options = replace(request.options, dry_run=True)
-    bounded = replace(request, ceiling_usd=None, machines_per_region=None, routes_max=None, guest=None)
+    bounded = replace(request, goal=None, ceiling_usd=None, machines_per_region=None, routes_max=None, guest=None)
     return replace(bounded, options=options, via=None, sites=NO_SITES)
 
 

@@ -77,4 +77,5 @@ charges = Table(
     Column("bid", Text),
     Index("charges_of_tenant", "tenant", "at_unix_ms"),
     Index("charges_of_job", "job"),
+    Index("charges_by_time", "at_unix_ms"),
 )

@@ -1,8 +1,9 @@
 """Places that jobs may use, and what they write there.
 
 A job may use only what the operator has allowed: folders by `--allow-path`, buckets and prefixes by `--allow-store`,
-with the credentials of the server. The state folder of the server is never allowed. Of a pattern, the fixed directory
-counts: what the pattern matches is known only when the job runs. A user's own console allows the user every place.
+with the credentials of the server. Those with `{tenant}` are different for each tenant. The state folder of the server
+is never allowed. Of a pattern, the fixed directory counts: what the pattern matches is known only when the job runs. A
+user's own console allows the user every place.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ __all__ = ["allowed_place", "conflict", "owned_places", "require_same_places"]
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def allowed_place(text: str, settings: ServiceSettings) -> str:
-    """Return a place in its resolved form, which means the same later. Raises UsageError if it is not allowed."""
+def allowed_place(text: str, settings: ServiceSettings, tenant: str) -> str:
+    """Return a place in its resolved form, which means the same later.
+
+    Raises UsageError if the tenant's jobs may not use it.
+    """
     if not text.startswith("/") and "://" not in text:
         raise UsageError(f"{text}: neither a URL nor an absolute path")
     place = parse_url(text, cwd="/")
@@ -33,13 +37,13 @@ def allowed_place(text: str, settings: ServiceSettings) -> str:
     if _UNNAMEABLE.search(str(place)):
         raise UsageError(f"{text}: the name has control characters, or is not UTF-8")
     if place.kind == "file":
-        return _allowed_path(place, settings)
+        return _allowed_path(place, settings, tenant)
     if settings.console is not None:
         return str(place)
     if {".", ".."}.intersection(place.key.split("/")):
         # Stores over folders resolve them, and would leave the allowed prefix.
         raise UsageError(f"{text}: the key has a part . or ..")
-    for root in settings.allow_stores:
+    for root in settings.stores_of(tenant):
         allowed = parse_url(root, cwd="/")
         if place.root == allowed.root and _is_below(place.key, allowed.key.rstrip("/")):
             return str(place)
@@ -48,12 +52,12 @@ def allowed_place(text: str, settings: ServiceSettings) -> str:
     )
 
 
-def _allowed_path(place: Location, settings: ServiceSettings) -> str:
+def _allowed_path(place: Location, settings: ServiceSettings, tenant: str) -> str:
     path = os.path.realpath(place.key)
     resolved = path + "/" if place.is_directory and path != "/" else path
     if settings.console is not None:
         return resolved
-    if not any(_is_below(path, root) for root in settings.allow_paths):
+    if not any(_is_below(path, root) for root in settings.paths_of(tenant)):
         # The same answer for every path, so that nobody learns which exist.
         raise UsageError(f"{place.key}: not below an allowed folder", hint="`tradewind serve --allow-path` allows one")
     own = os.path.realpath(settings.state)
@@ -65,8 +69,8 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
     return resolved
 
 
-def require_same_places(request: Mapping[str, Any], settings: ServiceSettings) -> None:
-    """Check a request's resolved places again: a folder may have become a link since then, or be allowed no more.
+def require_same_places(request: Mapping[str, Any], settings: ServiceSettings, tenant: str) -> None:
+    """Check the resolved places of a tenant's request again: a folder may be a link now, or be allowed no more.
 
     Places of connections and guests are not checked. Raises UsageError.
     """
@@ -74,7 +78,7 @@ def require_same_places(request: Mapping[str, Any], settings: ServiceSettings) -
     named = request.get("connections")
     names = [None] * len(places) if named is None else [named["source"], *named["destination"]]
     for place in (place for place, name in zip(places, names, strict=True) if name is None):
-        if not is_guest(place) and allowed_place(place, settings) != place:
+        if not is_guest(place) and allowed_place(place, settings, tenant) != place:
             raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 
 

@@ -26,6 +26,7 @@ TITLES = {
     406: "Not acceptable",
     409: "Conflict",
     410: "Gone",
+    412: "Precondition failed",
     413: "Body too large",
     422: "Invalid request",
     429: "Too many requests",

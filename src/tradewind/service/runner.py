@@ -16,7 +16,6 @@ from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.failures import first_down
 from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
@@ -27,8 +26,8 @@ from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S
 from tradewind.service.schedule_runner import ScheduleRunner
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
-from tradewind.service.scheduling_rules import note_up, stores_down
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.store_prober import StoreProber
 
 __all__ = ["JobRunner"]
 
@@ -74,9 +73,11 @@ class JobRunner:
             self._worker.progress,
             faults,
             tunes_links=settings.tunes_links,
+            rules=settings.machines,
         )
         self._schedules = ScheduleRunner(database, queue, faults, traces, right.progressed)
         self._next_s = 0.0
+        self._stores = StoreProber(database, settings.gateway, self.wake)
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
 
@@ -180,15 +181,10 @@ class JobRunner:
         while not self._closing.wait(max(PROBE_EVERY_S, self._faults.pause_s("stores"))):
             try:
                 with self._faults.caught("stores"):
-                    self._probe_once()
+                    if self._scheduling.is_scheduling:
+                        self._stores.step()
             except TradewindError as error:
                 _LOG.error("asking stores: %s", error)
-
-    def _probe_once(self) -> None:
-        for store, url in stores_down(self._database).items() if self._scheduling.is_scheduling else ():
-            if first_down(self._settings.gateway, [url]) is None:
-                note_up(self._database, store)
-                self.wake()
 
     def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""

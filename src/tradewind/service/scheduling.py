@@ -34,6 +34,7 @@ from tradewind.service.limits import (
     WITHHELD_EVERY_S,
 )
 from tradewind.service.link_decisions import record_tunings, restored_links
+from tradewind.service.machines import HERE_ONLY, MachineRules
 from tradewind.service.places import conflict
 from tradewind.service.refunds import are_hours_counted, count_withheld
 from tradewind.service.scheduler.eta import Eta
@@ -56,12 +57,14 @@ from tradewind.service.scheduler.state import Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rows import (
     ACTIVE_PLACES,
+    charged_usd_micros,
     costs_today,
     ended_jobs,
     open_jobs,
     parts,
     progressed,
     restored,
+    run_costs,
     running_jobs,
 )
 from tradewind.service.scheduling_rules import RuleReader
@@ -91,7 +94,7 @@ class ServiceScheduler:
     """Schedules the jobs while this server has the lease.
 
     `fail` ends a waiting job for good, with a reason. `progress` returns that of a job of the engine, which any server
-    may run.
+    may run. `rules` say which jobs may rent machines, and for how much.
     """
 
     def __init__(
@@ -106,12 +109,15 @@ class ServiceScheduler:
         faults: Faults,
         *,
         tunes_links: bool = True,
+        rules: MachineRules = HERE_ONLY,
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
-        self._tunes_links = tunes_links
+        self._tunes_links, self._rules_of_machines = tunes_links, rules
         self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
         #: Connections of the jobs that were read last which have written, as tenant and name.
         self._proven: set[tuple[str, str]] = set()
+        #: What the latest runs of jobs that have just ended or failed were charged [USD].
+        self._spent_usd: dict[str, float] = {}
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
@@ -237,10 +243,12 @@ class ServiceScheduler:
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = open_jobs(connection)
             ended = ended_jobs(connection, self._seen.keys() - found.keys())
+            self._spent_usd = run_costs(connection, ended)
             costs = costs_today(connection, now_ms / 1000) if is_new else []
             links = restored_links(connection) if is_new and self._tunes_links else []
             news = [one for one, seen in found.items() if self._is_news(one, *seen)]
             rows = [row for some in parts(news) for row in self._rows(connection, some)]
+            self._spent_usd |= run_costs(connection, [row.id for row in rows if row.state == "waiting" and row.granted])
             self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
             active = running_jobs(connection) if self._is_progress_due() else []
         events = [TimePassed(), *links, *costs, *rules, *self._route_events(), *self._progress_events(active)]
@@ -291,12 +299,13 @@ class ServiceScheduler:
             self._lease.progressed()
             del self._seen[job_id]
             if state != "done":
-                yield JobCancelled(job_id)
+                yield JobCancelled(job_id, self._spent_usd.get(job_id))
                 continue
             last = None if engine_job is None or not self._tunes_links else self._progress(engine_job)
             if last is not None:
                 yield progressed(job_id, last, moved_before)
-            yield RunEnded(job_id, None if last is None else max(0, last.bytes_done - moved_before))
+            moved_bytes = None if last is None else max(0, last.bytes_done - moved_before)
+            yield RunEnded(job_id, moved_bytes, self._spent_usd.get(job_id))
 
     def _job_events(self, rows: Sequence[JobRow], is_new: bool) -> Iterator[SchedulerEvent]:
         """Yield the events of jobs that are new, or have changed. Jobs that run already come first.
@@ -323,14 +332,15 @@ class ServiceScheduler:
         events: list[SchedulerEvent] = []
         if seen is not None and phase == RUNNING_PHASE and row.state == "waiting" and is_failed:
             assert row.failure is not None
-            events.append(RunFailed(row.id, row.failure, row.moved_bytes - seen.moved_bytes))
+            moved_bytes = row.moved_bytes - seen.moved_bytes
+            events.append(RunFailed(row.id, row.failure, moved_bytes, self._spent_usd.get(row.id)))
         else:
             if phase is not None:
-                events.append(JobCancelled(row.id))
+                events.append(JobCancelled(row.id, self._spent_usd.get(row.id)))
             if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
-                events.append(JobSubmitted(service_job(row, self._proven)))
+                events.append(JobSubmitted(service_job(row, self._proven, self._rules_of_machines)))
             elif row.state == "waiting" or row.granted is not None:
-                events.append(restored(row, self._proven))
+                events.append(restored(row, self._proven, self._rules_of_machines))
         self._seen[row.id] = now
         return events
 
@@ -371,7 +381,7 @@ class ServiceScheduler:
     def _start(self, connection: Connection, start: StartJob, places: list[list[str]]) -> bool:
         """Let a waiting job run, unless an active one writes to its places; return whether it runs."""
         row = connection.execute(
-            select(jobs.c.owned, jobs.c.price_usd_micros, jobs.c.moved_bytes).where(
+            select(jobs.c.owned, charged_usd_micros(jobs.c.id), jobs.c.moved_bytes).where(
                 jobs.c.id == start.job_id, jobs.c.state == "waiting"
             )
         ).first()
@@ -380,7 +390,7 @@ class ServiceScheduler:
         if start.job_id in self._seen:
             self._seen[start.job_id].moved_bytes = row[2]
         now_ms = round(self._now_s() * 1000)
-        granted = grant_document(start, (row[1] or 0) / 1e6, now_ms)
+        granted = grant_document(start, int(row[1] or 0), now_ms)
         values = {"state": "running", "waiting": None, "owner": None, "granted": granted, "updated_unix_ms": now_ms}
         connection.execute(update(jobs).where(jobs.c.id == start.job_id).values(**values))
         places.append(json.loads(row[0]))

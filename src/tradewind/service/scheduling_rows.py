@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, func, select
 
+from tradewind.market.money import MICROS_PER_USD
 from tradewind.model.event import Progress, StageLimit
 from tradewind.service.bindings import binding_of, service_job
 from tradewind.service.jobs import JobQueue, JobRow
 from tradewind.service.limits import PASS_JOBS_MAX
+from tradewind.service.machines import MachineRules
+from tradewind.service.money_tables import charges
 from tradewind.service.scheduler.events import CostCounted, JobRestored, RunProgressed
 from tradewind.service.scheduler.jobs import resources_of
 from tradewind.service.scheduler.limits import DAY_S
@@ -21,12 +24,14 @@ from tradewind.service.tables import ACTIVE, ENDED, jobs
 
 __all__ = [
     "ACTIVE_PLACES",
+    "charged_usd_micros",
     "costs_today",
     "ended_jobs",
     "open_jobs",
     "parts",
     "progressed",
     "restored",
+    "run_costs",
     "running_jobs",
 ]
 
@@ -84,10 +89,10 @@ def parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[str
         yield some
 
 
-def restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
+def restored(row: JobRow, proven: set[tuple[str, str]], rules: MachineRules) -> JobRestored:
     """Return the event for a job that this scheduler does not know, but an earlier one did."""
     common: dict[str, Any] = {
-        "job": service_job(row, proven),
+        "job": service_job(row, proven, rules),
         "failures": json.loads(row.failures),
         "failure": row.failure or "",
         "not_before_s": row.not_before_unix_ms / 1000,
@@ -101,18 +106,33 @@ def restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
 
 
 def costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
-    """Return the costs of jobs that were started today and have ended."""
+    """Return what jobs were charged today for runs that have ended."""
     day_ms = int(now_s // DAY_S) * DAY_S * 1000
-    query = select(*JobQueue.columns()).where(
-        jobs.c.state.in_(ENDED),
-        jobs.c.updated_unix_ms >= day_ms,
-        jobs.c.price_usd_micros > 0,
-        jobs.c.granted.is_not(None),
-    )
+    query = select(charges.c.job, func.sum(charges.c.usd_micros)).where(charges.c.at_unix_ms >= day_ms)
+    found = connection.execute(query.where(charges.c.job.is_not(None)).group_by(charges.c.job))
+    charged = {job_id: int(micros) for job_id, micros in found if micros > 0}
     costs = []
-    for row in (JobQueue.row(found) for found in connection.execute(query).mappings()):
-        assert row.granted is not None and row.price_usd_micros is not None
-        if json.loads(row.granted)["at_unix_ms"] >= day_ms:
+    for row in (row for some in parts(charged) for row in JobQueue.rows(connection, some)):
+        if row.granted is not None:
             resources = resources_of(service_job(row), binding_of(json.loads(row.granted)))
-            costs.append(CostCounted(resources, row.price_usd_micros / 1e6))
+            costs.append(CostCounted(resources, charged[row.id] / MICROS_PER_USD))
+    return costs
+
+
+def charged_usd_micros(job: ColumnElement[str]) -> ScalarSelect[int]:
+    """Return the expression for what a job was charged so far; null for nothing."""
+    return select(func.sum(charges.c.usd_micros)).where(charges.c.job == job).scalar_subquery()
+
+
+def run_costs(connection: Connection, job_ids: Iterable[str]) -> dict[str, float]:
+    """Return what jobs were charged for their latest run [USD]. Jobs of earlier versions are left out."""
+    costs: dict[str, float] = {}
+    for some in parts(job_ids):
+        query = select(charges.c.job, func.sum(charges.c.usd_micros)).where(charges.c.job.in_(some))
+        charged = {job_id: int(micros) for job_id, micros in connection.execute(query.group_by(charges.c.job))}
+        granted = select(jobs.c.id, jobs.c.granted).where(jobs.c.id.in_(some), jobs.c.granted.is_not(None))
+        for job_id, text in connection.execute(granted):
+            before = json.loads(text).get("spent_usd_micros")
+            if before is not None:
+                costs[job_id] = (charged.get(job_id, 0) - before) / MICROS_PER_USD
     return costs

@@ -10,11 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select
+from sqlalchemy import Connection, or_, select
 
 from tradewind.model.records import replace
 from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
-from tradewind.service.database import ServiceDatabase
 from tradewind.service.limits import BANS_MAX, RESOURCE_LIMITS_MAX, WEIGHTS_MAX
 from tradewind.service.scheduler.bans import Ban, Bans
 from tradewind.service.scheduler.events import (
@@ -32,7 +31,7 @@ from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
 from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
 from tradewind.service.stores import SERVERS
 
-__all__ = ["STORE", "RuleReader", "bans_in_force", "note_down", "note_up", "stores_down"]
+__all__ = ["STORE", "RuleReader", "bans_in_force"]
 
 #: Kind of a ban on both the reads and the writes of a store.
 STORE = "store"
@@ -45,7 +44,7 @@ class RuleReader:
         self._limits: dict[Resource, ResourceLimit] = {}
         self._weights: dict[tuple[str, str], float] = {}
         self._bans: dict[str, Ban] = {}
-        self._down: set[str] = set()
+        self._down: set[tuple[str, str]] = set()
         self._sold: set[BandwidthSold] = set()
 
     def changes(self, connection: Connection, clock_ms: int, servers_jobs_max: int) -> list[SchedulerEvent]:
@@ -90,10 +89,12 @@ class RuleReader:
         return changed
 
     def _store_changes(self, connection: Connection) -> list[SchedulerEvent]:
-        now = set(connection.execute(select(down_stores.c.store)).scalars())
+        now = {
+            (store, tenant) for store, tenant in connection.execute(select(down_stores.c.store, down_stores.c.tenant))
+        }
         changed: list[SchedulerEvent] = [
-            *(StoreDown(one) for one in now - self._down),
-            *(StoreUp(one) for one in self._down - now),
+            *(StoreDown(*one) for one in now - self._down),
+            *(StoreUp(*one) for one in self._down - now),
         ]
         self._down = now
         return changed
@@ -158,23 +159,3 @@ def _sold(connection: Connection, hour: int) -> list[BandwidthSold]:
         )
         for link, tenant, hour, won, cleared_ms in connection.execute(query)
     ]
-
-
-def note_down(database: ServiceDatabase, store: str, url: str) -> None:
-    """Record that a store does not answer. Raises StateError."""
-    with database.write() as connection:
-        if connection.execute(select(down_stores.c.store).where(down_stores.c.store == store)).first() is None:
-            connection.execute(insert(down_stores).values(store=store, url=url, since_unix_ms=database.clock_ms))
-
-
-def note_up(database: ServiceDatabase, store: str) -> None:
-    """Record that a store answers again. Raises StateError."""
-    with database.write_rows() as connection:
-        connection.execute(delete(down_stores).where(down_stores.c.store == store))
-
-
-def stores_down(database: ServiceDatabase) -> dict[str, str]:
-    """Return the stores that do not answer, with the URL to ask. Raises StateError."""
-    with database.read() as connection:
-        rows = connection.execute(select(down_stores.c.store, down_stores.c.url)).all()
-    return {row.store: row.url for row in rows}

@@ -54,12 +54,16 @@ bans = Table(
     Column("is_maintenance", Integer, nullable=False),
 )
 
-#: Stores that do not answer. `url` is what to ask.
+#: Stores that do not answer. With a tenant, only that tenant's connections lead there. `url` is what to ask, at
+#: `endpoint` and `region` of the connection.
 down_stores = Table(
     "down_stores",
     METADATA,
     Column("store", Text, primary_key=True),
+    Column("tenant", Text, primary_key=True),
     Column("url", Text, nullable=False),
+    Column("endpoint", Text),
+    Column("region", Text),
     Column("since_unix_ms", BigInteger, nullable=False),
 )
 

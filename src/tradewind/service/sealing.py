@@ -3,6 +3,9 @@
 All servers of a database have the key, so it also proves one to another.
 
 The tenant and the name of a secret are authenticated with it. So a ciphertext cannot be moved to another row.
+
+The same holds for the numbers of rows in answers: they count the rows of all tenants, so a tenant gets each of them as
+an opaque text, by AES-SIV (RFC 5297). Equal numbers have equal texts.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import stat
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
 from tradewind.errors import StateError, UsageError
 from tradewind.service.settings import ServiceSettings
@@ -27,6 +30,9 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 #: Derives the key of proofs from that of the cipher.
 PROOF_LABEL = b"tradewind proof of the key"
+#: Derives the key of opaque numbers.
+NUMBERS_LABEL = b"tradewind numbers of rows"
+NUMBER_BYTES = 8
 #: Permissions that the key's file must not have.
 OTHERS = 0o077
 
@@ -38,6 +44,7 @@ class Sealer:
         self._cipher = AESGCM(key)
         #: As long as the key. It cannot open what the cipher seals.
         self._proof_key = hmac.digest(key, PROOF_LABEL, "sha256")
+        self._numbers = AESSIV(hmac.digest(key, NUMBERS_LABEL, "sha512"))
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Sealer:
@@ -76,6 +83,19 @@ class Sealer:
                 hint="the key file may have been replaced: restore the old one",
             ) from None
         return secret.decode()
+
+    def opaque(self, number: int, tenant: str, name: str) -> str:
+        """Return the text that stands for the number of a row of a tenant, in URL-safe base64."""
+        raw = self._numbers.encrypt(number.to_bytes(NUMBER_BYTES, "big"), [_label(tenant, name)])
+        return base64.urlsafe_b64encode(raw).decode()
+
+    def number(self, text: str, tenant: str, name: str) -> int | None:
+        """Return the number that a text of `opaque` stands for; None for any other text."""
+        try:
+            raw = base64.b64decode(text, altchars=b"-_", validate=True)
+            return int.from_bytes(self._numbers.decrypt(raw, [_label(tenant, name)]), "big")
+        except (ValueError, InvalidTag):
+            return None
 
 
 def _label(tenant: str, name: str) -> bytes:

@@ -9,10 +9,12 @@ from tradewind.model.records import dataclass, field
 from tradewind.service.limits import LEASE_S_DEFAULT
 from tradewind.service.machines import HERE_ONLY, MachineRules
 
-__all__ = ["ADMIN_FILE", "LOCK_FILE", "OidcSettings", "ServiceSettings"]
+__all__ = ["ADMIN_FILE", "LOCK_FILE", "TENANT", "OidcSettings", "ServiceSettings"]
 
 #: File of the admin token, in the state folder.
 ADMIN_FILE = "admin.token"
+#: Part of an allowed folder or prefix that stands for the name of the tenant.
+TENANT = "{tenant}"
 #: Lock file of a server on SQLite.
 LOCK_FILE = "service.lock"
 
@@ -41,8 +43,8 @@ class ServiceSettings:
     """Settings of a server.
 
     - `state`: folder of the database, the admin token and the engine's state
-    - `allow_paths`: resolved folders in which jobs may read and write local files
-    - `allow_stores`: URLs of buckets and prefixes that jobs may use, with the credentials of the server
+    - `allow_paths`: resolved folders in which jobs may read and write local files; one with TENANT is each tenant's own
+    - `allow_stores`: URLs of buckets and prefixes that jobs may use, with the credentials of the server; the same
     - `allow_endpoints`: servers other than the public clouds that connections of tenants may name
     - `jobs_max`: jobs that run at the same time
     - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
@@ -81,6 +83,19 @@ class ServiceSettings:
     def is_replica(self) -> bool:
         """Return whether other servers may use the same database and state folder."""
         return self.database is not None
+
+    def paths_of(self, tenant: str) -> list[str]:
+        """Return the folders that jobs of a tenant may use."""
+        return [path.replace(TENANT, tenant) for path in self.allow_paths]
+
+    def stores_of(self, tenant: str) -> list[str]:
+        """Return the URLs of buckets and prefixes that jobs of a tenant may use with the credentials of the server."""
+        return [url.replace(TENANT, tenant) for url in self.allow_stores]
+
+    @property
+    def shared_places(self) -> list[str]:
+        """Folders, buckets and prefixes that jobs of all tenants may use."""
+        return [place for place in (*self.allow_paths, *self.allow_stores) if TENANT not in place]
 
     @property
     def engine_state(self) -> str:

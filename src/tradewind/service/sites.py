@@ -1,6 +1,7 @@
 """Sites of the service: names for places, so that users need no path or bucket of the service.
 
-The operator names them with `tradewind serve --site NAME=PLACE`. A tenant's data of a site is below `PLACE/TENANT`.
+The operator names them with `tradewind serve --site NAME=PLACE`. A tenant's data of a site is below PLACE, where
+`{tenant}` stands for the tenant's name; without that, below `PLACE/TENANT`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tradewind.errors import UsageError
 from tradewind.service.limits import SITES_MAX
 from tradewind.service.places import allowed_place
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.settings import TENANT, ServiceSettings
 
 __all__ = ["parse_sites", "tenant_place"]
 
@@ -19,7 +20,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 def parse_sites(entries: Sequence[str], settings: ServiceSettings) -> dict[str, str]:
-    """Return the place of each site of `NAME=PLACE` entries. Raises UsageError, also if one is not allowed."""
+    """Return the place of each site of `NAME=PLACE` entries, with `{tenant}`.
+
+    Raises UsageError, also if tenants may not use their parts of one.
+    """
     if len(entries) > SITES_MAX:
         raise UsageError(f"--site: at most {SITES_MAX} sites")
     sites: dict[str, str] = {}
@@ -29,10 +33,11 @@ def parse_sites(entries: Sequence[str], settings: ServiceSettings) -> dict[str, 
             raise UsageError(f"--site {entry}: not NAME=PLACE", hint="for example dublin=/data/dublin")
         if name in sites:
             raise UsageError(f"--site {entry}: the site {name} is named twice")
-        sites[name] = allowed_place(place, settings).rstrip("/")
+        # The name of a tenant has no braces, so the text itself stands for any tenant.
+        sites[name] = allowed_place(place if TENANT in place else f"{place.rstrip('/')}/{TENANT}", settings, TENANT)
     return sites
 
 
 def tenant_place(sites: Mapping[str, str], site: str, tenant: str) -> str:
     """Return where a tenant's data of a site is."""
-    return f"{sites[site]}/{tenant}"
+    return sites[site].replace(TENANT, tenant).rstrip("/")

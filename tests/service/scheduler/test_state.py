@@ -91,6 +91,19 @@ def test_a_days_budget() -> None:
     assert started(scheduler.handle(DAY_S, TimePassed())) == ["b"]
 
 
+def test_a_days_budget_counts_the_ceiling_until_the_cost_is_known() -> None:
+    scheduler = Scheduler(direct)
+    limited(scheduler, TENANT, "physics", ResourceLimit(usd_per_day=10))
+    names = "abcde"
+    assert submit(scheduler, *(job(name, usd_max=6.0) for name in names)) == ["a"]
+    assert "cost per day" in why(scheduler, "b")
+    assert started(scheduler.handle(1, RunEnded("a", spent_usd=1.0))) == ["b"]
+    assert started(scheduler.handle(2, RunFailed("b", "transient", GB // 2, spent_usd=2.0))) == ["c"]
+    assert started(scheduler.handle(3, JobCancelled("c", spent_usd=0.5))) == ["d"]
+    assert started(scheduler.handle(4, RunEnded("d", spent_usd=7.5))) == [], "it cost more than was expected"
+    assert started(scheduler.handle(DAY_S, TimePassed())) != []
+
+
 def test_a_job_above_a_days_budget_uses_several_days() -> None:
     scheduler = Scheduler(priced)
     limited(scheduler, TENANT, "physics", ResourceLimit(usd_per_day=10))
@@ -205,6 +218,24 @@ def test_a_store_that_is_down_uses_no_attempts() -> None:
         assert why(scheduler, "a") == "Store lab does not answer."
         assert scheduler.eta("a") is None
         assert started(scheduler.handle(second, StoreUp("lab"))) == ["a"]
+
+
+def test_a_store_that_is_down_for_one_tenant_holds_up_no_other() -> None:
+    """A limit of one job keeps both at the store, where the turn must not stay with the tenant that cannot use it."""
+    scheduler = Scheduler(direct)
+    limited(scheduler, STORE_IN, "lab", ONE)
+    submit(scheduler, job("a", tenant="one"))
+    submit(scheduler, job("b", tenant="one"))
+    submit(scheduler, job("c", tenant="two"))
+    decisions = scheduler.handle(1, StoreDown("lab", "one"))
+    assert [type(one) for one in decisions] == [StopJob, StartJob]
+    assert started(decisions) == ["c"]
+    assert why(scheduler, "a") == why(scheduler, "b") == "Store lab does not answer."
+    submit(scheduler, job("d", tenant="two"), now_s=2)
+    assert started(scheduler.handle(3, RunEnded("c"))) == ["d"]
+    assert started(scheduler.handle(4, RunEnded("d"))) == []
+    assert len(started(scheduler.handle(5, StoreUp("lab", "one")))) == 1
+    assert scheduler.handle(6, RunEnded("a")) != []
 
 
 def test_a_drain_lets_jobs_finish_and_a_stop_does_not() -> None:

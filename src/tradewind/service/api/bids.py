@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from tradewind.service.api.money import Micros
 from tradewind.service.api.own_rows import own_row
-from tradewind.service.api.pages import Limit
+from tradewind.service.api.pages import Limit, OpaqueCursor, number_of
 from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, bids
 from tradewind.service.auctions import open_links, past_auctions, place_bid, reserve_per_gbps, withdraw_bid
 from tradewind.service.auth import Sender, needs
@@ -73,7 +73,7 @@ class BidPage(BaseModel):
     """Bids of the tenant, newest first. `next` is the cursor of the next page; null on the last one."""
 
     bids: list[BidView]
-    next: int | None
+    next: str | None
 
 
 class AuctionView(BaseModel):
@@ -131,18 +131,20 @@ def bid(body: BidRequest, request: Request, response: Response, sender: Sender =
 @router.get("/bids", response_model=BidPage)
 def list_bids(
     request: Request,
-    cursor: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    cursor: OpaqueCursor | None = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """List the bids of the tenant. Those of others are never shown."""
+    service, label = request.app.state.service, (sender.tenant, "bids")
     query = select(bids).where(bids.c.tenant == sender.tenant).order_by(bids.c.number.desc()).limit(limit + 1)
     if cursor is not None:
-        query = query.where(bids.c.number < cursor)
-    with request.app.state.service.database.read() as connection:
+        query = query.where(bids.c.number < number_of(cursor, service.sealer, *label))
+    with service.database.read() as connection:
         rows = list(connection.execute(query).mappings())
     shown = rows[:limit]
-    return {"bids": [_view(row) for row in shown], "next": shown[-1]["number"] if len(rows) > limit else None}
+    following = service.sealer.opaque(shown[-1]["number"], *label) if len(rows) > limit else None
+    return {"bids": [_view(row) for row in shown], "next": following}
 
 
 @router.get("/bids/{bid_id}", response_model=BidView)

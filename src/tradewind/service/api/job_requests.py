@@ -51,7 +51,11 @@ LATER_FIELDS: dict[str, Any] = {
     "compression": OFF,
     "source_bytes": None,
     "deduplication": False,
+    "deadline_s": None,
+    "min_throughput_gbps": None,
 }
+#: Longest deadline [s], and largest rate that a job may ask for [Gbit/s].
+DEADLINE_S_MAX, RATE_GBPS_MAX = 10**7, 10_000
 
 
 class JobRequest(BaseModel):
@@ -89,6 +93,12 @@ class JobRequest(BaseModel):
     max_cost_usd: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
         None, description="the most that all runs of a job on machines may cost together [USD]"
     )
+    deadline_s: Annotated[float, Field(ge=1, le=DEADLINE_S_MAX, allow_inf_nan=False)] | None = Field(
+        None, description="goal: the cheapest machines that end within this time after they were ordered [s]"
+    )
+    min_throughput_gbps: Annotated[float, Field(gt=0, le=RATE_GBPS_MAX, allow_inf_nan=False)] | None = Field(
+        None, description="goal: the cheapest machines at this rate or more [Gbit/s]; default: the fastest for the cost"
+    )
     max_vms: Annotated[int, Field(ge=1, le=MACHINES_MAX)] | None = Field(
         None, description="the most machines in each region"
     )
@@ -111,6 +121,8 @@ class JobRequest(BaseModel):
             raise ValueError("a quote already has the request: leave out the other fields")
         if self.quote is None and (self.source is None or self.destination is None):
             raise ValueError("source and destination, or a quote, are required")
+        if self.deadline_s is not None and self.min_throughput_gbps is not None:
+            raise ValueError("deadline_s and min_throughput_gbps: one goal at a time")
         return self
 
 
@@ -248,6 +260,6 @@ def _resolved(service: Service, tenant: str, field: str, place: str) -> Resolved
             return ResolvedPlace(str(parse_url(place, cwd="/")))
         if is_of_connection(place):
             return service.connections.place_of(tenant, place)
-        return ResolvedPlace(allowed_place(place, service.settings))
+        return ResolvedPlace(allowed_place(place, service.settings, tenant))
     except UsageError as error:
         raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -11,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from tradewind.errors import JobNotFound
+from tradewind.service.api.etags import etag, has_etag
 from tradewind.service.api.job_requests import JobRequest, job_of, request_digest
 from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, is_still_allowed, needs
@@ -85,10 +85,12 @@ class JobDetail(JobView):
 
     `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
     store that is down. `routes` is the number of routes between machines in its plan; null on the server's own machine.
-    `compression` and `deduplication` are null if they are off.
+    `compression` and `deduplication` are null if they are off. `quote_usd_micros` is the most that the job is charged;
+    null without a quote.
     """
 
     eta: EndView | None
+    quote_usd_micros: int | None
     counts: dict[str, Any] | None
     proofs: dict[str, int] | None
     ledger: dict[str, Any] | None
@@ -148,10 +150,11 @@ def show(
 ) -> Response:
     """Show a job with its counts, proofs and ledger. The ETag changes when any of these does."""
     row = request.app.state.service.queue.get(sender.tenant, job_id)
-    document = {**_view(row), **_answers(request, row), **figures(receipt_of(request, row))}
+    price = {"quote_usd_micros": row.price_usd_micros}
+    document = {**_view(row), **_answers(request, row), **price, **figures(receipt_of(request, row))}
     text = json.dumps(document)
-    tag = f'"{sha256(text.encode()).hexdigest()[:32]}"'
-    if if_none_match is not None and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+    tag = etag(text)
+    if has_etag(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
@@ -167,7 +170,7 @@ def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
     """Continue a paused or failed job from its journal, if its places are still allowed."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
-    require_same_places(row.request, service.settings)
+    require_same_places(row.request, service.settings, sender.tenant)
     service.connections.use_of(sender.tenant, row.request)
     return _changed(request, sender, job_id, {"paused": "waiting", "failed": "waiting"})
 

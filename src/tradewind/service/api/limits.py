@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
+from tradewind.service.api.etags import IfMatch, etag, require_match
 from tradewind.service.api.job_requests import ACTIVITY
 from tradewind.service.api.known_tenants import require_tenants
 from tradewind.service.api.tenants import NAME, TENANTS
@@ -36,7 +37,9 @@ class ResourceLimitDocument(BaseModel):
     name: Name
     active: Annotated[int, Field(ge=0, le=10**6)] | None = Field(None, description="jobs that run at a time")
     rate_gbps: Amount | None = Field(None, description="sum of their rates [Gbit/s]")
-    usd_per_day: Amount | None = Field(None, description="cost of the jobs that start in a day (UTC)")
+    usd_per_day: Amount | None = Field(
+        None, description="cost of a day (UTC); running jobs count with their quotes or ceilings"
+    )
 
 
 class LimitList(BaseModel):
@@ -66,53 +69,77 @@ class WeightList(BaseModel):
 
 
 @router.get("/limits", response_model=LimitList)
-def show_limits(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
+def show_limits(request: Request, response: Response, sender: Sender = TENANTS) -> dict[str, Any]:
     """Show the limits of resources."""
-    query = select(resource_limits).order_by(resource_limits.c.kind, resource_limits.c.name)
     with request.app.state.service.database.read() as connection:
-        return {"limits": [dict(row) for row in connection.execute(query).mappings()]}
+        found = _limits(connection)
+    response.headers["ETag"] = etag(found)
+    return found
 
 
 @router.put("/limits", response_model=LimitList)
-def set_limits(body: LimitList, request: Request, sender: Sender = TENANTS) -> LimitList:
-    """Replace the limits of resources. Running jobs are not affected."""
+def set_limits(
+    body: LimitList, request: Request, response: Response, if_match: IfMatch = None, sender: Sender = TENANTS
+) -> dict[str, Any]:
+    """Replace the limits of resources. Running jobs are not affected.
+
+    With the ETag of an answer in `If-Match`, they are replaced only if they are still those of that answer.
+    """
     rows = [one.model_dump() for one in body.limits]
     if len({(row["kind"], row["name"]) for row in rows}) < len(rows):
         raise ApiProblem(422, "the list has two limits for one resource")
     service = request.app.state.service
     named = {f"body.limits.{index}.name": row["name"] for index, row in enumerate(rows) if row["kind"] == TENANT}
     with service.database.write() as connection:
+        require_match(if_match, _limits(connection))
         require_tenants(connection, named)
         connection.execute(delete(resource_limits))
         if rows:
             connection.execute(insert(resource_limits), rows)
         record_change(connection, sender.tenant, sender.token, "limits.set", "limits", {"limits": rows})
+        made = _limits(connection)
     service.runner.wake()
-    return body
+    response.headers["ETag"] = etag(made)
+    return made
+
+
+def _limits(connection: Connection) -> dict[str, Any]:
+    query = select(resource_limits).order_by(resource_limits.c.kind, resource_limits.c.name)
+    return {"limits": [dict(row) for row in connection.execute(query).mappings()]}
 
 
 @router.get("/weights", response_model=WeightList)
-def show_weights(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
+def show_weights(request: Request, response: Response, sender: Sender = TENANTS) -> dict[str, Any]:
     """Show the weights of tenants and activities."""
-    query = select(weights).order_by(weights.c.tenant, weights.c.activity)
     with request.app.state.service.database.read() as connection:
-        rows = connection.execute(query).mappings()
-        return {"weights": [{**row, "activity": row["activity"] or None} for row in rows]}
+        found = _weights(connection)
+    response.headers["ETag"] = etag(found)
+    return found
 
 
 @router.put("/weights", response_model=WeightList)
-def set_weights(body: WeightList, request: Request, sender: Sender = TENANTS) -> WeightList:
-    """Replace the weights of tenants and activities."""
+def set_weights(
+    body: WeightList, request: Request, response: Response, if_match: IfMatch = None, sender: Sender = TENANTS
+) -> dict[str, Any]:
+    """Replace the weights of tenants and activities. `If-Match` is as for limits."""
     rows = [{**one.model_dump(), "activity": one.activity or ""} for one in body.weights]
     if len({(row["tenant"], row["activity"]) for row in rows}) < len(rows):
         raise ApiProblem(422, "the list has two weights for one tenant or activity")
     service = request.app.state.service
     named = {f"body.weights.{index}.tenant": row["tenant"] for index, row in enumerate(rows)}
     with service.database.write() as connection:
+        require_match(if_match, _weights(connection))
         require_tenants(connection, named)
         connection.execute(delete(weights))
         if rows:
             connection.execute(insert(weights), rows)
         record_change(connection, sender.tenant, sender.token, "weights.set", "weights", {"weights": rows})
+        made = _weights(connection)
     service.runner.wake()
-    return body
+    response.headers["ETag"] = etag(made)
+    return made
+
+
+def _weights(connection: Connection) -> dict[str, Any]:
+    rows = connection.execute(select(weights).order_by(weights.c.tenant, weights.c.activity)).mappings()
+    return {"weights": [{**row, "activity": row["activity"] or None} for row in rows]}

@@ -1,4 +1,8 @@
-"""`/v1/market`: the range of the service's price, its price now, and the energy; also that of a month's jobs."""
+"""`/v1/market`: the range of the service's price, its price now, and the energy; also that of a month's jobs.
+
+The load of the service is that of all tenants. A tenant gets it in steps of a quarter, and its price with it: exact
+figures would show when others begin and end transfers.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,8 @@ router = APIRouter(prefix="/v1/market", tags=["market"])
 READ = needs("jobs:read")
 Usd = Annotated[float, Query(ge=0, le=1e6)]
 ExtraNodes = Annotated[int, Query(ge=0, le=EXTRA_NODES_MAX)]
+#: Steps of the utilisation that tenants see.
+UTILISATION_STEPS = 4
 #: Most nodes of a service in an energy report.
 SERVICE_NODES_MAX = 100_000
 
@@ -64,7 +70,9 @@ def market(
 ) -> dict[str, Any]:
     """Show the margins, the price at the present utilisation, and the energy of users' own machines over the service's.
 
-    The utilisation is running and waiting jobs over `--jobs`. The price is null where the margin is empty.
+    The utilisation is running and waiting jobs over the jobs that all servers may run. Tenants get it rounded to
+    quarters, at most 1, and the price at that; `running_jobs`, `service_nodes` and `energy_ratio` are null for them.
+    The price is null where the margin is empty.
     """
     service = request.app.state.service
     scene = market_scene(
@@ -72,18 +80,22 @@ def market(
     )
     report = market_margins(scene).document()
     counts = service.queue.count_by_state()
-    running, slots = sum(counts[state] for state in ACTIVE), service.settings.jobs_max
+    running, slots = sum(counts[state] for state in ACTIVE), service.jobs_max
     utilisation = Fraction(running + counts["waiting"], slots)
+    sees_all = "tenants" in sender.scopes
+    if not sees_all:
+        utilisation = min(Fraction(1), Fraction(round(utilisation * UTILISATION_STEPS), UTILISATION_STEPS))
     span = margin(PAPER_RATIOS, extra_nodes, exact(machine_usd_per_hour))
     price = None if span.is_empty else float(utilisation_price(span, utilisation))
-    ratio = energy_ratio(running, extra_nodes, slots, PAPER_RATIOS.service_per_umr) if running else None
+    is_shown = sees_all and running > 0
+    ratio = energy_ratio(running, extra_nodes, slots, PAPER_RATIOS.service_per_umr) if is_shown else None
     return {
         **report,
         "now": {
             "utilisation": float(utilisation),
             "usd_per_hour": price,
-            "running_jobs": running,
-            "service_nodes": slots,
+            "running_jobs": running if sees_all else None,
+            "service_nodes": slots if sees_all else None,
             "energy_ratio": None if ratio is None else float(ratio),
         },
     }
@@ -99,9 +111,9 @@ def energy(
 ) -> dict[str, Any]:
     """Show the energy of all jobs in a month (UTC), by default this month until now.
 
-    `service_nodes` is by default the limit on jobs, `--jobs`.
+    `service_nodes` is by default the number of jobs that all servers may run now.
     """
     service = request.app.state.service
-    nodes = service.settings.jobs_max if service_nodes is None else service_nodes
+    nodes = service.jobs_max if service_nodes is None else service_nodes
     with service.database.read() as connection:
         return energy_of_month(connection, month, nodes, extra_nodes)

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 from tradewind.market.tariff import Tariff
 from tradewind.model.document import to_document
+from tradewind.service.api.etags import IfMatch, etag, require_match
 from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import AUDIT, NAME, TENANTS
 from tradewind.service.auth import Sender, needs
@@ -151,23 +152,38 @@ def set_budget(name: Name, body: BudgetRequest, request: Request, sender: Sender
 
 
 @router.get("/tariffs", response_model=PriceList)
-def show_tariffs(request: Request, sender: Sender = READ) -> dict[str, Any]:
+def show_tariffs(request: Request, response: Response, sender: Sender = READ) -> dict[str, Any]:
     """Show the price list in force. Without tariffs, jobs are charged their machines, egress and requests."""
     with request.app.state.service.database.read() as connection:
-        found = tariffs_at(connection, price_time_ms(connection, database_unix_ms(connection)))
-    return {"tariffs": [to_document(tariff) for tariff in found]}
+        found = _price_list(connection)
+    response.headers["ETag"] = etag(found)
+    return found
 
 
 @router.put("/tariffs", response_model=PriceList)
-def set_tariffs(body: PriceList, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
-    """Replace the price list. Quotes, and jobs that were submitted before, keep their prices."""
+def set_tariffs(
+    body: PriceList, request: Request, response: Response, if_match: IfMatch = None, sender: Sender = TENANTS
+) -> dict[str, Any]:
+    """Replace the price list. Quotes, and jobs that were submitted before, keep their prices.
+
+    With the ETag of an answer in `If-Match`, it is replaced only if it is still that of that answer.
+    """
     made = [to_document(Tariff.from_document(entry.model_dump())) for entry in body.tariffs]
     with request.app.state.service.database.write() as connection:
+        require_match(if_match, _price_list(connection))
         # After the jobs that were submitted before, also if the clock was set back since.
         set_unix_ms = price_time_ms(connection, database_unix_ms(connection)) + 1
         connection.execute(insert(tariffs).values(set_unix_ms=set_unix_ms, document=json.dumps(made)))
         record_change(connection, sender.tenant, sender.token, "tariffs.set", "tariffs", {"count": len(made)})
-    return {"tariffs": made}
+        found = _price_list(connection)
+    response.headers["ETag"] = etag(found)
+    return found
+
+
+def _price_list(connection: Connection) -> dict[str, Any]:
+    """Return the price list in force."""
+    found = tariffs_at(connection, price_time_ms(connection, database_unix_ms(connection)))
+    return {"tariffs": [to_document(tariff) for tariff in found]}
 
 
 @router.get("/invoices", response_model=InvoicePage)

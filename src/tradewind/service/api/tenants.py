@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from tradewind.service.api.pages import Limit
+from tradewind.service.api.pages import Limit, OpaqueCursor, number_of
 from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
 from tradewind.service.database import database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import (
@@ -23,6 +23,7 @@ from tradewind.service.limits import (
     TOKENS_PER_TENANT_MAX,
 )
 from tradewind.service.problems import ApiProblem
+from tradewind.service.shared_places import warn_of_shared_places
 from tradewind.service.tables import audit, tenants, tokens
 
 __all__ = ["NewToken", "has_rights_of", "router", "valid_token"]
@@ -115,7 +116,7 @@ class TokenPage(BaseModel):
 class AuditEntry(BaseModel):
     """One change."""
 
-    number: int
+    id: str
     at_unix_ms: int
     token: str
     action: str
@@ -127,7 +128,7 @@ class AuditPage(BaseModel):
     """Changes, newest first. `next` is the cursor of the next page; null on the last one."""
 
     entries: list[AuditEntry]
-    next: int | None
+    next: str | None
 
 
 @router.get("/me", response_model=SenderView)
@@ -144,12 +145,16 @@ def me(sender: Sender = ANYBODY) -> dict[str, Any]:
 @router.post("/tenants", status_code=201, response_model=TenantView)
 def make_tenant(body: TenantRequest, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
     """Make a tenant."""
+    service = request.app.state.service
     try:
-        with request.app.state.service.database.write() as connection:
+        with service.database.write() as connection:
             made = {"name": body.name, "created_unix_ms": database_unix_ms(connection)}
-            if connection.execute(select(func.count()).select_from(tenants)).scalar_one() >= TENANTS_MAX:
+            count = connection.execute(select(func.count()).select_from(tenants)).scalar_one()
+            if count >= TENANTS_MAX:
                 raise ApiProblem(409, f"there are {TENANTS_MAX:,} tenants")
             connection.execute(insert(tenants).values(**made))
+            if count == 1:
+                warn_of_shared_places(connection, service.settings)
             record_change(connection, sender.tenant, sender.token, "tenant.make", body.name)
     except IntegrityError:
         raise ApiProblem(409, f"tenant {body.name} exists") from None
@@ -264,17 +269,22 @@ def has_rights_of(sender: Sender, token: Mapping[Any, Any]) -> bool:
 @router.get("/audit", response_model=AuditPage)
 def list_audit(
     request: Request,
-    cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    cursor: OpaqueCursor | None = None,
     action: Annotated[str | None, Query(pattern=r"^[a-z.-]{1,64}$")] = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = AUDIT,
 ) -> dict[str, Any]:
     """List changes by tokens of the tenant, and their refused requests, newest first."""
+    service, label = request.app.state.service, (sender.tenant, "audit")
     query = select(audit).where(audit.c.tenant == sender.tenant).order_by(audit.c.number.desc()).limit(limit + 1)
     if cursor is not None:
-        query = query.where(audit.c.number < cursor)
+        query = query.where(audit.c.number < number_of(cursor, service.sealer, *label))
     if action is not None:
         query = query.where(audit.c.action == action)
-    with request.app.state.service.database.read() as connection:
-        rows = [{**row, "detail": json.loads(row["detail"])} for row in connection.execute(query).mappings()]
-    return {"entries": rows[:limit], "next": rows[limit - 1]["number"] if len(rows) > limit else None}
+    with service.database.read() as connection:
+        rows = list(connection.execute(query).mappings())
+    entries = [
+        {**row, "id": service.sealer.opaque(row["number"], *label), "detail": json.loads(row["detail"])}
+        for row in rows[:limit]
+    ]
+    return {"entries": entries, "next": entries[-1]["id"] if len(rows) > limit else None}

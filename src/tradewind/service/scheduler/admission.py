@@ -20,6 +20,7 @@ from tradewind.service.scheduler.jobs import (
     Resource,
     ServiceJob,
     resources_of,
+    store_of_tenant,
 )
 from tradewind.service.scheduler.limits import ACTIVE, SOLD, TUNED, Limits
 from tradewind.service.scheduler.queues import WaitingQueue
@@ -49,7 +50,8 @@ class Admitter:
     def __init__(self, binder: Binder) -> None:
         self.limits = Limits()
         self.bans = Bans()
-        self.down: set[str] = set()
+        #: Stores that do not answer, with the tenant; the tenant is empty if they answer no job.
+        self.down: set[tuple[str, str]] = set()
         self._binder = binder
         self._holders: dict[Resource, WaitingQueue] = {}
         self._holds: dict[int, list[Resource]] = {}
@@ -84,13 +86,22 @@ class Admitter:
             causes.append(cause)
         return causes or [WaitCause(NO_ROUTE, NO_RESOURCE)]
 
+    def down_for(self, job: ServiceJob) -> tuple[str, str] | None:
+        """Return a store of a job that does not answer, as in `down`; None if all of them do."""
+        stores = (*job.sources, *job.destinations) if self.down else ()
+        named = ((store, tenant) for store in stores for tenant in ("", job.tenant))
+        return next((one for one in named if one in self.down), None)
+
     def _closed(
         self, job: ServiceJob, binding: Binding, resources: tuple[Resource, ...], now_s: float
     ) -> WaitCause | None:
         used = [(STORE_OUT, binding.source), *((STORE_IN, name) for name in job.destinations)] if self.down else []
         for kind, store in used:
-            if store in self.down:
+            if (store, "") in self.down:
                 return WaitCause(STORE_IS_DOWN, Resource(kind, store), store)
+            if (store, job.tenant) in self.down:
+                # At the store itself, the turn would stay with this tenant, and keep others from it.
+                return WaitCause(STORE_IS_DOWN, store_of_tenant(store, job.tenant), store)
         ban = self.bans.in_force(resources, now_s)
         if ban is None:
             return None

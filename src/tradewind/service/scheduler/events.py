@@ -96,20 +96,26 @@ class LinkRestored:
 class RunEnded:
     """A running job succeeded. Objects that were already present and correct count as moved.
 
-    `moved_bytes` are proven at the destination by this run; None for all that was left.
+    `moved_bytes` are proven at the destination by this run; None for all that was left. `spent_usd` is what the run has
+    cost; None if only the estimate is known.
     """
 
     job_id: str
     moved_bytes: int | None = None
+    spent_usd: float | None = None
 
 
 @dataclass(frozen=True)
 class RunFailed:
-    """A running job failed. `kind` is a retry class; `moved_bytes` are proven at the destination by this run."""
+    """A running job failed. `kind` is a retry class; `moved_bytes` are proven at the destination by this run.
+
+    `spent_usd` is as for `RunEnded`.
+    """
 
     job_id: str
     kind: str
     moved_bytes: int = 0
+    spent_usd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -129,9 +135,10 @@ class RunProgressed:
 
 @dataclass(frozen=True)
 class JobCancelled:
-    """The tenant cancelled a job."""
+    """The tenant cancelled a job. `spent_usd` is what its run has cost, as for `RunEnded`."""
 
     job_id: str
+    spent_usd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -192,16 +199,21 @@ class BandwidthSold:
 
 @dataclass(frozen=True)
 class StoreDown:
-    """A store does not answer. Its jobs pause, and no attempts are used."""
+    """A store does not answer. Its jobs pause, and no attempts are used.
+
+    With `tenant` only the jobs of that tenant pause: it was reached with the tenant's own settings.
+    """
 
     store: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True)
 class StoreUp:
-    """A store answers again."""
+    """A store answers again: that of `StoreDown` with the same store and tenant."""
 
     store: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ __all__ = [
     "STORE_IN",
     "STORE_OUT",
     "TENANT",
+    "TENANT_STORE",
     "Binder",
     "Binding",
     "OwnedPlace",
@@ -21,9 +22,12 @@ __all__ = [
     "ServiceJob",
     "resources_of",
     "resources_of_store",
+    "store_of_tenant",
 ]
 
 STORE_IN, STORE_OUT, LINK, SITE, TENANT = "store-in", "store-out", "link", "site", "tenant"
+TENANT_STORE = "tenant-store"
+"""A store as one tenant reaches it, where jobs wait if it does not answer. It has no limits."""
 
 
 class Resource(NamedTuple):
@@ -53,8 +57,8 @@ class ServiceJob:
     the data. `path` is the object in the destination store, or a prefix if `is_prefix`.
 
     A job with several destinations has the others in `also_to`, and the other places that it writes in `also_owns`. It
-    needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known;
-    otherwise the binding's price counts.
+    needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known, and
+    `usd_max` the most that its runs may cost together; without both, the binding's price counts.
 
     `is_proven` says that the tenant has written to the destinations before. Otherwise it may have no right to, so while
     the job waits, its claims do not hold up other tenants.
@@ -74,6 +78,7 @@ class ServiceJob:
     rate_gbps_min: float = 0.0
     rate_gbps_max: float = math.inf
     usd: float | None = None
+    usd_max: float | None = None
     also_to: tuple[str, ...] = ()
     also_owns: tuple[OwnedPlace, ...] = ()
     is_proven: bool = True
@@ -89,9 +94,9 @@ class ServiceJob:
         return (OwnedPlace(self.destination, self.path, self.is_prefix), *self.also_owns)
 
     def cost_usd(self, left_bytes: int, usd_per_gb: float) -> float:
-        """Return the cost of what is left of the job."""
+        """Return the cost of what is left of the job. It is corrected when a run has ended."""
         if self.usd is None:
-            return left_bytes / 1e9 * usd_per_gb
+            return left_bytes / 1e9 * usd_per_gb if self.usd_max is None else self.usd_max
         return self.usd * (left_bytes / self.size_bytes if self.size_bytes else 1.0)
 
 
@@ -129,3 +134,8 @@ def resources_of(job: ServiceJob, binding: Binding) -> tuple[Resource, ...]:
 def resources_of_store(store: str) -> list[Resource]:
     """Return both resources of a store: out of it and into it."""
     return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]
+
+
+def store_of_tenant(store: str, tenant: str) -> Resource:
+    """Return a store as a tenant reaches it. Neither of the names has a space."""
+    return Resource(TENANT_STORE, f"{tenant} {store}")

@@ -33,6 +33,7 @@ from tradewind.service.scheduler.jobs import (
     ServiceJob,
     resources_of,
     resources_of_store,
+    store_of_tenant,
 )
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
@@ -365,8 +366,8 @@ class Scheduler:
         lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
         return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
 
-    def _end_run(self, state: JobState, moved_bytes: int) -> None:
-        """Give back what a running job uses, and count what it moved."""
+    def _end_run(self, state: JobState, moved_bytes: int, spent_usd: float | None = None) -> None:
+        """Give back what a running job uses, and count what it moved, and what that cost if it is known."""
         grant = state.grant
         if grant is None:
             return
@@ -375,6 +376,8 @@ class Scheduler:
         moved_bytes = min(max(moved_bytes, state.moved_bytes), state.left_bytes)
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
+        if spent_usd is not None:
+            unspent = grant.usd - spent_usd
         self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
         self._admitter.limits.sold.stop(state.job.id, state.job.tenant, grant.resources)
         for resource in state.charged if unsent else ():
@@ -390,7 +393,7 @@ class Scheduler:
         self._ends.learn(state, self._now_s)
         moved_bytes = state.left_bytes if event.moved_bytes is None else event.moved_bytes
         self._tuned.ended(state, moved_bytes, None, self._now_s)
-        self._end_run(state, state.left_bytes)
+        self._end_run(state, state.left_bytes, event.spent_usd)
         self._remove(state)
 
     def _failed(self, event: events.RunFailed) -> None:
@@ -400,10 +403,10 @@ class Scheduler:
         if event.kind != STORE_DOWN and event.kind not in CLASSES:
             raise UsageError(f"no such retry class: {event.kind}", hint=f"one of {', '.join([*CLASSES, STORE_DOWN])}")
         self._tuned.ended(state, event.moved_bytes, event.kind, self._now_s)
-        self._end_run(state, event.moved_bytes)
+        self._end_run(state, event.moved_bytes, event.spent_usd)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
-            is_known = any(self._uses(state, store) for store in self._admitter.down)
+            is_known = self._admitter.down_for(state.job) is not None
             state.not_before_s = self._now_s + (0.0 if is_known else STORE_DOWN_WAIT_S)
             self._make_ready(state)
             return
@@ -429,11 +432,11 @@ class Scheduler:
             self._tuned.progressed(state, event.moved_bytes, self._now_s)
             state.requests = event.requests or state.requests
 
-    def _withdraw(self, state: JobState, reason: str) -> None:
+    def _withdraw(self, state: JobState, reason: str, spent_usd: float | None = None) -> None:
         """Stop a job's run, or take the job out of its queue."""
         if state.grant:
             self._decisions.append(StopJob(state.job.id, reason))
-            self._end_run(state, state.moved_bytes)
+            self._end_run(state, state.moved_bytes, spent_usd)
         elif state.phase == QUEUED_PHASE:
             queue = self._queue_of(state.job)
             was_first = (queue.first() or (None, ""))[1] == state.job.id
@@ -457,7 +460,7 @@ class Scheduler:
     def _cancelled(self, event: events.JobCancelled) -> None:
         state = self._jobs.get(event.job_id)
         if state:
-            self._withdraw(state, "the job was cancelled")
+            self._withdraw(state, "the job was cancelled", event.spent_usd)
             state.phase = PAUSED_PHASE
             self._remove(state)
 
@@ -507,10 +510,14 @@ class Scheduler:
         if ban.stops_jobs and ban.start_s <= self._now_s < ban.end_s:
             self._stop_all([ban.resource], f"ban {ban.id}: {ban.reason}")
 
-    def _stop_all(self, resources: list[Resource], reason: str) -> None:
-        """Stop and queue the running jobs that use a resource. Operators do this, so it may look at all jobs."""
+    def _stop_all(self, resources: list[Resource], reason: str, tenant: str = "") -> None:
+        """Stop and queue the running jobs of all tenants, or of one, that use a resource.
+
+        It may look at all jobs, because operators do this, or a store that does not answer.
+        """
         for state in list(self._jobs.values()):
-            if state.grant and not set(resources).isdisjoint(state.grant.resources):
+            is_meant = tenant in ("", state.job.tenant)
+            if state.grant and is_meant and not set(resources).isdisjoint(state.grant.resources):
                 self._withdraw(state, reason)
                 self._make_ready(state)
 
@@ -520,19 +527,21 @@ class Scheduler:
             self._free([ban.resource])
 
     def _store_down(self, event: events.StoreDown) -> None:
-        self._admitter.down.add(event.store)
-        self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer")
-        self._end_delays(event.store)
+        self._admitter.down.add((event.store, event.tenant))
+        self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer", event.tenant)
+        self._end_delays(event.store, event.tenant)
 
     def _store_up(self, event: events.StoreUp) -> None:
-        self._admitter.down.discard(event.store)
-        self._free(resources_of_store(event.store))
-        self._end_delays(event.store)
+        self._admitter.down.discard((event.store, event.tenant))
+        own = [store_of_tenant(event.store, event.tenant)]
+        self._free(own if event.tenant else resources_of_store(event.store))
+        self._end_delays(event.store, event.tenant)
 
-    def _end_delays(self, store: str) -> None:
+    def _end_delays(self, store: str, tenant: str) -> None:
         """Queue the jobs that wait because the store did not answer. It may look at all jobs, like `_stop_all`."""
         for state in list(self._jobs.values()):
-            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and self._uses(state, store):
+            is_meant = tenant in ("", state.job.tenant) and self._uses(state, store)
+            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and is_meant:
                 state.not_before_s = state.job.not_before_s
                 self._make_ready(state)
 
