@@ -189,16 +189,16 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     for place, error in troubles:
         if place not in failed:  # A place that cannot be asked has been named.
             _print_failure(place, "", error)
-    remains, remains_code = _show_remains(args, everywhere, failed)
-    code = max(code, _code(failed), remains_code)
+    remains, owned, remains_code = _show_remains(args, everywhere, failed)
     _show_receipt(args, ended)
-    if not (left or remains or code or args.json):
+    kept = [] if args.all else [one for one in left if one.owner != "gone"]
+    code = max(code, _code(failed), remains_code, 1 if remains or len(left) > len(kept) else 0)
+    if not (left or owned or code or args.json):
         print("nothing is left")
-    kept = [one for one in left if one.owner != "gone"]
-    if kept and not (args.all or args.json):
+    if kept and not args.json:
         machines = format_count(len(kept), "machine")
         print(f"kept {machines} whose command runs or is elsewhere, or of warm fleets; --all ends them, too")
-    return max(code, 1 if remains and not left else 0)
+    return code
 
 
 def _code(failed: Mapping[str, TradewindError]) -> int:
@@ -213,22 +213,27 @@ def _print_failure(place: str, what: str, error: TradewindError) -> None:
         print(f"hint: {error.hint}", file=sys.stderr)
 
 
-def _show_remains(args: Namespace, everywhere: Everywhere, failed: Mapping[str, TradewindError]) -> tuple[bool, int]:
-    """Show what is left that is not a machine. Return whether there is something, and the exit code of places that
-    could not be asked. Those that have already `failed` are not reported again.
+def _show_remains(
+    args: Namespace, everywhere: Everywhere, failed: Mapping[str, TradewindError]
+) -> tuple[int, int, int]:
+    """Show what is left that is not a machine. Return how much of it nobody uses, how much belongs to commands that run
+    or are elsewhere, and the exit code of places that could not be asked. With --all nobody uses anything.
+
+    Places that have already `failed` are not reported again.
     """
-    remains = False
+    unused, owned = 0, 0
     errors: dict[str, TradewindError] = {}
     for one in everywhere.remains():
-        if isinstance(one, str):
-            remains = True
-            print(json.dumps({"left": one}) if args.json else f"left: {one}")
+        if isinstance(one, tuple):
+            place, error = one
+            errors[place] = error
+            if place not in failed:
+                _print_failure(place, " does not report what is left", error)
             continue
-        place, error = one
-        errors[place] = error
-        if place not in failed:
-            _print_failure(place, " does not report what is left", error)
-    return remains, _code(errors)
+        word = "kept" if one.is_owned and not args.all else "left"
+        unused, owned = unused + (word == "left"), owned + (word == "kept")
+        print(json.dumps({word: str(one)}) if args.json else f"{word}: {one}")
+    return unused, owned, _code(errors)
 
 
 def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:

@@ -292,6 +292,11 @@ class Leftover:
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def named(self) -> str:
+        """Its kind in a line for the user."""
+        return "copied program" if self.kind == "program" else self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
