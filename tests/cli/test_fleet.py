@@ -14,7 +14,6 @@ from tradewind.errors import GatewayError, TradewindError
 from tradewind.fleet.owner import OwnerState, here
 from tradewind.fleet.provider import OWNER_TAG, Leftover, Machine
 
-
 HERE = here().label
 
 

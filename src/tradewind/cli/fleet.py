@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tradewind.cli.terminal import can_ask, confirm
@@ -87,6 +87,7 @@ def run(args: Namespace) -> int:
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         fleets = engine.fleets
+        fleets.say = lambda line: print(f"note: {line}", file=sys.stderr)
         if (args.everywhere and args.action != "list") or (args.all and args.action not in ("sweep", "down")):
             raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`")
         if args.action == "up":
@@ -141,8 +142,30 @@ def _down(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     _show_receipt(args, ended)
+    code = max(code, _show_left_of(args, everywhere, unknown, failed))
     known = [fleet_id for fleet_id in args.fleets if fleet_id not in unknown]
     return max(code, _report_ends(args, fleets.end(known)))
+
+
+def _show_left_of(
+    args: Namespace, everywhere: Everywhere, ids: Sequence[str], failed: Mapping[str, TradewindError]
+) -> int:
+    """Show what is left of fleets at all places, or that nothing is left. Return 1 if something is, or the exit code of
+    places that could not be asked. Those that have already `failed` are not reported again.
+    """
+    errors, left = dict(failed), 0
+    for one in everywhere.left_of(ids):
+        if isinstance(one, tuple):
+            place, error = one
+            if place not in errors:
+                errors[place] = error
+                _print_failure(place, " does not report what is left", error)
+            continue
+        left += 1
+        print(json.dumps({"left": str(one)}) if args.json else f"left: {one}; run the command again to remove it")
+    if not (left or errors or args.json):
+        print(f"nothing is left of {', '.join(ids)} in {', '.join(everywhere.names)}")
+    return max(_code(errors), 1 if left else 0)
 
 
 def _list(args: Namespace, fleets: Fleets) -> int:
@@ -183,7 +206,9 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     # Otherwise the jobs of this state folder would be charged until the leases of their machines must have expired.
-    closed = [end for end in fleets.end_abandoned() if end.error or end.unbooked or end.machines]
+    # What is left of them is part of what is left everywhere.
+    ends = (replace(end, remains=None) for end in fleets.end_abandoned())
+    closed = [end for end in ends if end.error or end.unbooked or end.machines]
     code = max(code, _report_ends(args, closed))
     left, failed = _look_everywhere(args, everywhere, show=True)
     for place, error in troubles:
@@ -364,7 +389,11 @@ def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
 
 
 def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
-    """Print how each fleet ended. Return the exit code of the last one that could not be ended, 0 if there is none."""
+    """Print how each fleet ended, and what is left of it. Return the exit code of the last one that could not be ended;
+    1 if something is left or that is unknown; else 0.
+    """
+    from tradewind.fleet.remains import remains_lines
+
     code = 0
     for end in ends:
         if end.error is not None:
@@ -377,7 +406,8 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
             usd = {} if end.usd is None else {"usd": end.usd}
-            print(json.dumps({"id": end.id, "ended": end.machines, **usd}))
+            left = {} if end.remains is None else {"left": end.remains.document()}
+            print(json.dumps({"id": end.id, "ended": end.machines, **usd, **left}))
         elif end.is_kept:
             print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
@@ -385,6 +415,10 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"{end.id}: {end.machines} machines ended{cost}")
         if end.receipt is not None:
             show_receipt(args, end.receipt)
+        if end.remains is not None:
+            code = max(code, 0 if end.remains.is_nothing else 1)
+            for line in [] if args.json else remains_lines([end.remains]):
+                print(line)
     return code
 
 

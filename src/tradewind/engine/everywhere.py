@@ -283,6 +283,19 @@ class Everywhere:
     def _leftovers(self, provider: Provider) -> Sequence[Leftover]:
         return self._in_flight.within(LEFTOVERS_S, "list what is left", provider.leftovers)
 
+    def left_of(self, fleets: Collection[str]) -> Iterator[FoundLeftover | tuple[str, TradewindError]]:
+        """Yield what is left of these fleets, machines too, or the place and the error of asking it."""
+        for place, answer in zip(self._places, each_of(self._places, self._left), strict=True):
+            if isinstance(answer, TradewindError):
+                yield place.name, answer
+            else:
+                yield from (FoundLeftover(place.name, one) for one in answer if one.tags.get(FLEET_TAG) in fleets)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all places."""
+        return [place.name for place in self._places]
+
     def remains(self) -> Iterator[FoundLeftover | tuple[str, TradewindError]]:
         """Yield what is left and belongs to no machine, or the place and the error of asking it."""
         for place, answer in zip(self._places, each_of(self._places, self._left), strict=True):

@@ -14,12 +14,13 @@ from typing import Any
 from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
+from tradewind.fleet.remains import Remains
 from tradewind.model.document import to_document
 from tradewind.model.event import Progress, Summary
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
-__all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_report", "receipt_of"]
+__all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_remains", "latest_report", "receipt_of"]
 
 #: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
@@ -78,6 +79,15 @@ def latest_report(database: Database, job_id: str) -> RunReport | None:
     return RunReport(last["started_unix_ms"] or 0, last["ended_unix_ms"], last["outcome"], progress)
 
 
+def latest_remains(database: Database, job_id: str) -> list[Remains]:
+    """Return what was left of the fleets of a job's latest run, as it was found at its end; nothing if nobody looked.
+
+    Raises StateError.
+    """
+    runs = _runs(database, job_id)
+    return [Remains.from_document(one) for one in (runs[-1]["left"] or ())] if runs else []
+
+
 def _objects(path: str | None) -> dict[str, Any] | None:
     """Return the file with a JSON line per object, its verdict and its proof; None if it was removed."""
     try:
@@ -113,13 +123,13 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
             if runs and runs[-1]["moved_bytes"] is None:
                 runs[-1]["moved_bytes"] = _moved_by_killed(runs[-1], document)
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "moved_bytes", "carried"))
+            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "moved_bytes", "carried", "left"))
             runs.append({**started, **unknown, "notices": []})
         elif not runs:
             continue
         elif document["event"] == "run_ended":
             runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
-            runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
+            runs[-1] |= {name: document.get(name) for name in ("outcome", "message", "left")}
         elif document["event"] == Summary.TAG[1]:
             runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress"))
             runs[-1]["carried"] = carried_of(document["progress"])

@@ -113,8 +113,10 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
         return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
 
 
-def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
+def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> int:
     """End the lead and the machines of a fleet in place of its client; return the number of machines ended.
+
+    Ends are retried as long as `patience` says, by default for OUTAGE_S.
 
     Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
@@ -126,12 +128,13 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
     journal.dismiss(record.id)
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
-    ended = _end_listed(provider, record.id, in_flight)
+    patience = patience or Patience()
+    ended = _end_listed(provider, record.id, in_flight, patience)
     end_home(journal.path(record.id))
     if provider.settles_s > 0:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
-        ended |= _end_listed(provider, record.id, in_flight)
+        ended |= _end_listed(provider, record.id, in_flight, patience)
     journal.close(record.id)
     return len(ended)
 
@@ -152,8 +155,8 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
     return sum(1 for machine in listed if machine.id in extra and not machine.ended)
 
 
-def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:
+def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience) -> set[str]:
     listed = list_machines(provider, fleet_id, in_flight)
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight)
+    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
     return {machine.id for machine in listed if not machine.ended}

@@ -26,7 +26,7 @@ from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import Accountable, Adopting, Ended, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.client import GatewayClient
@@ -40,6 +40,7 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.fleet.enrolment import Enrolment
     from tradewind.fleet.keeping import Keeper
+    from tradewind.fleet.remains import Look
 
 __all__ = ["Fleet"]
 
@@ -321,6 +322,15 @@ class Fleet:
             if self.is_given_back or (self._is_kept and self._give_back(grace_s)):
                 return
             self._close(grace_s)
+
+    def look_for_remains(self) -> Look | None:
+        """Begin to look for what the closed fleet has left; None if it had no machines, or others keep them."""
+        has_had_machines = self._taken or self._launcher.ever_launched
+        if self.is_given_back or not has_had_machines or not isinstance(self._provider, Accountable):
+            return None
+        from tradewind.fleet.remains import Look
+
+        return Look(self._provider, self.id, self._in_flight, self._hurried)
 
     def _give_back(self, grace_s: float) -> bool:
         """Keep the machines for later jobs, and end the lead and the owner. Return False if no machine is left."""

@@ -24,7 +24,7 @@ from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.console import AzureConsole
 from tradewind.fleet.azure.ending import deleting_command, eviction_command
-from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing, is_over, power_of
+from tradewind.fleet.azure.listing import KINDS_IN_PLURAL, SCHEDULES_VERSION, Listing, is_over, power_of
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
 from tradewind.fleet.azure.networks import Networks
 from tradewind.fleet.azure.offers import Market
@@ -89,6 +89,8 @@ class AzureProvider:
         self._removal = Removal(settings, self._clients, self._names, self._listing, self._attaching)
         self._networks = Networks(settings, self._clients, self._names, self._listing)
         self._market = Market(settings, self._clients, prices)
+        #: Machines that this object has ordered, by fleet: disks have no tags that say whose they are.
+        self._ordered: dict[str, set[str]] = {}
 
     @property
     def settles_s(self) -> float:
@@ -130,6 +132,8 @@ class AzureProvider:
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Create machines concurrently. A machine that was ordered before with the same key is returned instead."""
         fleets = {order.fleet_id for order in orders}
+        for order in orders:
+            self._ordered.setdefault(order.fleet_id, set()).add(self._names.machine(order))
         there = [vm for vm in self._listing.of(MACHINES) if (vm.tags or {}).get(FLEET_TAG) in fleets]
         results = dict(zip(orders, each_of(orders, partial(self._launched_before, there), AT_ONCE_MAX), strict=True))
         fresh = [order for order in orders if results[order] is None]
@@ -325,6 +329,16 @@ class AzureProvider:
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return all resources of ours in the resource group."""
         return tuple(self._listing.leftovers())
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return tuple(KINDS_IN_PLURAL[kind] for kind in self._listing.kinds)
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        disks = {self._names.id(DISKS, self._names.part(DISKS, one)) for one in self._ordered.get(fleet_id, ())}
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id or one.id in disks)
 
     def host(self, machine: Machine) -> Host | None:
         """Return the recorded console of a machine; None without `boot_diagnostics`."""

@@ -459,6 +459,15 @@ class GcpProvider:
                 found.append(Leftover(f"{zone}{DISK}{disk.get('name')}", "disk", region, tags))
         return (*found, *(rule_leftovers(self._api) if self._settings.firewall else ()))
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return ("VMs", "disks", *(("firewall rules",) if self._settings.firewall else ()))
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id)
+
     def host(self, machine: Machine) -> GcpAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
         return GcpAccess(machine, self.look, self.console)
