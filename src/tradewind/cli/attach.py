@@ -83,7 +83,7 @@ def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -
         code, failure = error.exit_code, error
     plan, ceiling = job.plan, record.document["spec"].get("ceiling_usd_per_gb")
     cost = job_cost(job.ledger, plan, record.progress, ceiling, time.time())
-    boots, remains = ([], []) if plan.overlay is None else (job.boots, job.remains)
+    boots, remains = [] if plan.overlay is None else job.boots, job.remains
     if args.json:
         summary = {} if record.summary is None else to_document(record.summary)
         more = {"cost": cost.document(), **boots_document(boots), "job_id": job.id, "exit_code": code}

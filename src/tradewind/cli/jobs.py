@@ -238,7 +238,7 @@ def _show(args: Namespace, job: Job) -> int:
             "summary": summary,
             "spec": record.document["spec"],
         }
-        if remains := job.remains if plan.overlay is not None else ():
+        if remains := job.remains:
             more["left"] = [one.document() for one in remains]
         print(json.dumps({**_document(record), **more, **boots_document(job.boots)}, ensure_ascii=False))
         return 0
@@ -264,7 +264,7 @@ def _show(args: Namespace, job: Job) -> int:
         limits = progress.limits if record.state == "running" else None
         for line in [*limits_lines(limits), *saved_lines(progress), *cost_lines(cost)]:
             print(line)
-    if record.state != "running" and plan.overlay is not None:
+    if record.state != "running":
         for line in left_lines(job.remains):
             print(printable(line))
     if args.cost:

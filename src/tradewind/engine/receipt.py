@@ -9,13 +9,14 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.fleet.remains import Remains
-from tradewind.model.document import to_document
+from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import Progress, Summary
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
@@ -84,8 +85,11 @@ def latest_remains(database: Database, job_id: str) -> list[Remains]:
 
     Raises StateError.
     """
-    runs = _runs(database, job_id)
-    return [Remains.from_document(one) for one in (runs[-1]["left"] or ())] if runs else []
+    last = database.row("SELECT line FROM events WHERE job = ? ORDER BY number DESC LIMIT 1", (job_id,))
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        found = {} if last is None else parse_json(last[0])
+        return [Remains.from_document(one) for one in found.get("left") or ()]
+    return []
 
 
 def _objects(path: str | None) -> dict[str, Any] | None:
