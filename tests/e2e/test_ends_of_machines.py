@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +23,7 @@ class Cloud(FaultyProvider):
     """Processes of this host that count as machines of a cloud, with a group that can be left over."""
 
     leaves = ("machines", "security groups")
-    fleets: list[str] = []
+    fleets: ClassVar[list[str]] = []
     keeps_group = looks_fail = False
 
     def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:

@@ -103,7 +103,7 @@ class Listing:
         found = [MACHINES, INTERFACES, DISKS, GROUPS]
         found += [ADDRESSES] if self.settings.public_address else []
         found += [NETWORKS] if set(self.settings.regions) - self.settings.subnets.keys() else []
-        return found + ([SCHEDULES] if self.settings.identity is None and self.settings.auto_shutdown else [])
+        return found + ([SCHEDULES] if self.settings.auto_shutdown else [])
 
     def machine(self, name: str) -> Any | None:
         """Return a machine with its state; None if it is gone. Raises CallRefused."""

@@ -6,8 +6,8 @@ Deleting the machine deletes the other two and the disk. A fleet has a network a
 which go with its last machine there.
 
 A machine that shuts itself down in Azure is stopped, but it is billed until it is deleted. With a user-assigned
-identity (`identity`) it deletes itself; without one it is stopped, `leftovers` shows it, and a schedule releases its
-hardware within a day.
+identity (`identity`) it deletes itself; without one it is stopped, and `leftovers` shows it. In both cases a schedule
+releases its hardware within a day if it still exists.
 """
 
 from __future__ import annotations
@@ -271,6 +271,7 @@ class AzureProvider:
             join,
             programs_from_document(settings.programs),
             order.lease.seconds,
+            order.region,
             proxy=settings.proxy,
             end_command=ending,
             notice_command=eviction_command() if order.spot else None,
@@ -298,8 +299,8 @@ class AzureProvider:
             look_s = min(LOOK_S_MAX, look_s * 2)
 
     def _schedule(self, order: LaunchOrder, machine: str) -> None:
-        """Let Azure stop a machine that cannot delete itself once a day."""
-        if self._settings.identity is not None or not self._settings.auto_shutdown:
+        """Let Azure stop a machine once a day: its own timer may fail, and its identity may lack the permission."""
+        if not self._settings.auto_shutdown:
             return
         body = bodies.schedule_body(order, location_of(order.region), self._names.id(MACHINES, machine))
         path = self._names.id(SCHEDULES, self._names.part(SCHEDULES, machine))

@@ -327,7 +327,7 @@ class GcpProvider:
             join = order.join.calling(data)
         else:
             join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        return user_data(join, self._programs, order.lease.seconds, proxy=self._settings.proxy)
+        return user_data(join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy)
 
     def _make_rules(self, order: LaunchOrder) -> None:
         if not self._settings.firewall or order.fleet_id in self._rules:
