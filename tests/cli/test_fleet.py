@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tradewind.cli import fleet
-from tradewind.engine.everywhere import FoundLeftover, FoundMachine
+from tradewind.engine.everywhere import FoundLeftover, FoundMachine, Swept
 from tradewind.errors import GatewayError, TradewindError
 from tradewind.fleet.owner import OwnerState, here
 from tradewind.fleet.provider import OWNER_TAG, Leftover, Machine
@@ -36,8 +36,8 @@ class Everywhere:
             yield "gcp", GatewayError("gcp: no answer", hint="wait")
         yield from self._found.pop(0)
 
-    def sweep(self, wanted: Sequence[object], *, everything: bool) -> Iterator[Any]:
-        return iter(())
+    def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool) -> Iterator[Swept]:
+        yield from [Swept("ended", ended=tuple(wanted))] if wanted else ()
 
     def remains(self) -> Iterator[FoundLeftover | tuple[str, TradewindError]]:
         if self._failing:
@@ -100,3 +100,13 @@ def test_exit_code_0_means_that_nothing_is_left_but_what_is_kept(
     is_empty = place._found == [[], []] and not place._left
     assert swept(monkeypatch, place, everything=everything) == code
     assert ("nothing is left" in capsys.readouterr().out) == is_empty
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_warned"), [("in use", True), ("elsewhere", True), ("warm", False), ("gone", False)]
+)
+def test_the_command_of_machines_that_were_ended_here_may_order_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owner: OwnerState, is_warned: bool
+) -> None:
+    assert swept(monkeypatch, Everywhere([machine(owner)]), everything=True) == 0
+    assert ("may still run elsewhere, and then orders other machines" in capsys.readouterr().err) == is_warned

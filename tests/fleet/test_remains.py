@@ -8,10 +8,11 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from tests.fleet.fake_provider import FakeProvider
+from tradewind.engine.remains import remains_lines
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Leftover, Refusal
 from tradewind.fleet.providers.mixed import FleetMember, MixedProvider
-from tradewind.fleet.remains import Look, Remains, look_for_remains, remains_lines
+from tradewind.fleet.remains import Look, Remains, look_for_remains
 from tradewind.model.latch import Latch
 
 FLEET = "20261126-120000-00000001"

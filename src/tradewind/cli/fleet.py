@@ -142,6 +142,7 @@ def _down(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     _show_receipt(args, ended)
+    _warn_of_owners(ended)
     code = max(code, _show_left_of(args, everywhere, unknown, failed))
     known = [fleet_id for fleet_id in args.fleets if fleet_id not in unknown]
     return max(code, _report_ends(args, fleets.end(known)))
@@ -216,6 +217,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
             _print_failure(place, "", error)
     remains, owned, remains_code = _show_remains(args, everywhere, failed)
     _show_receipt(args, ended)
+    _warn_of_owners(ended)
     kept = [] if args.all else [one for one in left if one.owner != "gone"]
     code = max(code, _code(failed), remains_code, 1 if remains or len(left) > len(kept) else 0)
     if not (left or owned or code or args.json):
@@ -277,6 +279,18 @@ def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
         rest = sum(found.usd is None for found in ended)
         print(
             f"sum  {format_usd(known)}" + (f", and {format_count(rest, 'machine')} at unknown prices" if rest else "")
+        )
+
+
+def _warn_of_owners(ended: Sequence[FoundMachine]) -> None:
+    """Name the fleets whose commands may still run: they do not know the record here, and replace ended machines."""
+    fleets = dict.fromkeys(found.fleet for found in ended if found.owner in ("in use", "elsewhere"))
+    if fleets:
+        print(
+            f"warning: the command of {', '.join(fleets)} may still run elsewhere, and then orders other machines",
+            "hint: stop it there, or run this again once it has ended",
+            sep="\n",
+            file=sys.stderr,
         )
 
 
@@ -392,7 +406,7 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
     """Print how each fleet ended, and what is left of it. Return the exit code of the last one that could not be ended;
     1 if something is left or that is unknown; else 0.
     """
-    from tradewind.fleet.remains import remains_lines
+    from tradewind.engine.remains import remains_lines
 
     code = 0
     for end in ends:

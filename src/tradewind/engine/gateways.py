@@ -178,8 +178,9 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Calla
 
             end_fleet(record, journal, binary)
             if report is not None:
+                from tradewind.engine.remains import remains_lines
                 from tradewind.fleet.calls import InFlight
-                from tradewind.fleet.remains import look_for_remains, remains_lines
+                from tradewind.fleet.remains import look_for_remains
 
                 remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
                 for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):

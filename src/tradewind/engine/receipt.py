@@ -9,19 +9,17 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
-from tradewind.fleet.remains import Remains
-from tradewind.model.document import parse_json, to_document
+from tradewind.model.document import to_document
 from tradewind.model.event import Progress, Summary
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
-__all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_remains", "latest_report", "receipt_of"]
+__all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_report", "receipt_of"]
 
 #: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
@@ -78,18 +76,6 @@ def latest_report(database: Database, job_id: str) -> RunReport | None:
     last = runs[-1]
     progress = Progress() if line is None else Progress.from_document(json.loads(line))
     return RunReport(last["started_unix_ms"] or 0, last["ended_unix_ms"], last["outcome"], progress)
-
-
-def latest_remains(database: Database, job_id: str) -> list[Remains]:
-    """Return what was left of the fleets of a job's latest run, as it was found at its end; nothing if nobody looked.
-
-    Raises StateError.
-    """
-    last = database.row("SELECT line FROM events WHERE job = ? ORDER BY number DESC LIMIT 1", (job_id,))
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
-        found = {} if last is None else parse_json(last[0])
-        return [Remains.from_document(one) for one in found.get("left") or ()]
-    return []
 
 
 def _objects(path: str | None) -> dict[str, Any] | None:

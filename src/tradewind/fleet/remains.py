@@ -13,7 +13,7 @@ from tradewind.fleet.provider import Accountable, CallRefused, Leftover, Provide
 from tradewind.model.latch import Latch
 from tradewind.model.records import dataclass
 
-__all__ = ["Look", "Remains", "look_for_remains", "remains_lines"]
+__all__ = ["Look", "Remains", "look_for_remains"]
 
 #: Attempts to list what is left, and the wait between them.
 LOOKS_MAX, LOOK_WAIT_S = 3, 0.5
@@ -110,19 +110,3 @@ class Look:
         while not self._hurried.is_set() and not self._answered.wait(LOOK_WAIT_S):
             pass
         return self._found if self._is_done else Remains(self._fleet_id, error="the look for it was not finished")
-
-
-def remains_lines(remains: Sequence[Remains]) -> list[str]:
-    """Return lines for the user: that nothing is left and what was looked for, or what is left and how to remove it."""
-    lines, clean = [], [one for one in remains if one.is_nothing]
-    for one in remains:
-        removal = f"`tradewind fleet down {one.fleet}` removes it"
-        lines += [f"{thing} of fleet {one.fleet} is left; {removal}" for thing in one.left]
-        if one.error is not None:
-            unknown = f"what is left of fleet {one.fleet} is unknown: {one.error}"
-            lines.append(f"{unknown}; `tradewind fleet sweep` looks again")
-    if clean and not lines:
-        *most, last = dict.fromkeys(kind for one in clean for kind in one.looked_for)
-        kinds = f"{', '.join(most)} or {last}" if most else last
-        lines.append(f"nothing is left: no {kinds} of fleet {', '.join(one.fleet for one in clean)}")
-    return lines
