@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +14,7 @@ import pytest
 
 from testbed.drive import find_binary
 from tests.fleet.faulty_provider import FaultyProvider
+from tests.fleet.worlds import wait_until
 from tradewind.cli.main import main
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Leftover, Provider, Refusal
 from tradewind.fleet.providers import make_provider
@@ -134,4 +137,20 @@ def test_a_transfer_whose_machines_cannot_be_ended_says_that_it_is_done(
     assert "may still run" in left_lines(world.run("jobs", "show", job)[1])[0]
     assert world.cloud is not None
     world.cloud.calls_refused.clear()
+    world.cloud.inner.terminate([machine.id for machine in world.cloud.inner.machines({})])
+
+
+def test_ctrl_c_ends_the_wait_for_a_provider_that_does_not_answer(world: World) -> None:
+    world.prepare = lambda cloud: cloud.calls_refused["terminate"].extend([OUT] * 100_000)
+
+    def interrupt() -> None:
+        wait_until(lambda: world.cloud is not None and world.cloud.calls.count("terminate") > 3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code, _, err = world.copy()
+    thread.join()
+    assert code == 10 and "moved   1 object" in err and "the transfer is done, but 2 of 2 machines may still run" in err
+    assert world.cloud is not None
     world.cloud.inner.terminate([machine.id for machine in world.cloud.inner.machines({})])
