@@ -24,6 +24,7 @@
     │   ├── GatewayLost            5    a required gateway died
     │   ├── GuestAbsent            5    the user's host that sends or receives did not join
     │   ├── CredentialsNotSent     7    a store's credentials cannot be limited, so no other machine gets them
+    │   ├── MachinesMayRun        10   a transfer is done and proven, but its machines could not be ended
     │   ├── FleetTaken             1    a warm fleet that a plan uses is in use, or has ended: plan again
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
     ├── MarketError                1    a price, quote, bid or reservation is not possible
@@ -164,6 +165,12 @@ class GatewayLost(GatewayError):
     """A gateway that the transfer needed died. The journal is safe; the job can be resumed."""
 
     exit_code = 5
+
+
+class MachinesMayRun(GatewayError):
+    """A transfer is done and proven, but machines that were rented for it could not be ended."""
+
+    exit_code = 10
 
 
 class GuestAbsent(GatewayError):

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ from tradewind.engine.replan import PlanRequest, TransferState
 from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import LaunchOrder, LaunchResult
+from tradewind.fleet.provider import CallRefused, LaunchOrder, LaunchResult, Refusal
 from tradewind.fleet.settings import FleetSettings
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
@@ -194,6 +195,47 @@ def test_a_job_that_ends_while_machines_start_keeps_its_plan(tmp_path: Path, dir
         assert transfer.adaptation.plan == direct and transfer.changes == []
         assert transfer.living() == {gateway.name for gateway in direct.gateways}
         assert transfer.adaptation.notices() == []
+
+
+def test_a_machine_that_dies_while_the_api_is_out_is_replaced_after_that(
+    tmp_path: Path, direct: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call of the provider is refused for more than a minute of the transfer."""
+    monkeypatch.setattr("tradewind.fleet.ending.LIST_WAIT_S", 0.001)
+    monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.001)
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        provider, began, out_until_s = transfer.provider, transfer.progress, 65.0
+        transfer.adaptation._replan = False
+        dead, asked = direct.routes[0].nodes[-1], list[float]()
+
+        def refused(call: Any) -> Any:
+            def answer(*arguments: Any, **more: Any) -> Any:
+                is_of_the_test = threading.current_thread() is threading.main_thread()
+                if transfer.now_s < out_until_s and not is_of_the_test:
+                    asked.append(transfer.now_s)
+                    raise CallRefused(Refusal("transient", "503 Service Unavailable"))
+                return call(*arguments, **more)
+
+            return answer
+
+        def with_a_route_down() -> dict[str, Any]:
+            found = began()
+            ids = {transfer.adaptation._ids[route.nodes] for route in transfer.adaptation.plan.routes}
+            is_dead = any(dead in route.nodes for route in transfer.adaptation.plan.routes)
+            return {**found, "hops": [{**hop, "up": not (is_dead and hop["id"] in ids)} for hop in found["hops"]]}
+
+        with monkeypatch.context() as patched:
+            for name in ("machines", "launch", "terminate"):
+                patched.setattr(provider, name, refused(getattr(provider, name)))
+            patched.setattr(transfer, "progress", with_a_route_down)
+            del provider.living[transfer.fleet.id, dead]
+            transfer.run(64)
+            during = transfer.adaptation.plan, list(transfer.changes)
+            transfer.run(20)
+        assert asked and during == (direct, [])
+        (line,) = [line for line in transfer.adaptation.notices() if "takes its place" in line]
+        assert line.startswith(f"machine {dead} ended; ")
+        assert {gateway.name for gateway in transfer.adaptation.plan.gateways} <= transfer.living()
 
 
 def test_a_relay_that_hangs_does_not_hold_up_its_replacement(

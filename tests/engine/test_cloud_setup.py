@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tradewind.cli.main import main
+from tradewind.engine import machine_identity
 from tradewind.engine.cloud_setup import FoundCloud, cloud_tables, find_clouds, table_diff
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.setup import ADD, MORE, Caveat, Note, Unusable, _of_permissions, append_tables, available
@@ -24,8 +29,9 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder without credentials."""
     for name in list(os.environ):
-        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "CLOUDSDK_", "KUBECONFIG")):
+        if name.startswith(("AWS_", "GOOGLE_", "GCE_", "AZURE_", "CLOUDSDK_", "KUBECONFIG")):
             monkeypatch.delenv(name)
+    monkeypatch.setattr(machine_identity, "FIRMWARE", tmp_path / "firmware")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TRADEWIND_CONFIG", str(tmp_path / "config.toml"))
@@ -68,6 +74,117 @@ def test_a_cloud_of_which_only_the_user_knows_the_rest_has_no_table(home: Path) 
     azure, kubernetes = find_clouds([])
     assert "defaults.group" in (azure.missing or "") and "image" in (kubernetes.missing or "")
     assert cloud_tables([azure, kubernetes]) == ""
+
+
+def test_each_context_of_all_kubeconfig_files_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("yaml", reason="the client of Kubernetes, which has a reader of YAML, is not installed")
+    write(home / "one", "contexts:\n- name: lab\n- name: plant\n")
+    write(home / "two", "contexts:\n- name: lab\n- name: cloud\n")
+    write(home / "three", "not: a kubeconfig\n")
+    files = [str(home / name) for name in ("one", "missing", "two", "three")]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([*files, ""]))
+    (found,) = find_clouds([])
+    assert found.place == ", ".join([files[0], files[2], files[3]])
+    assert (found.missing or "").startswith("region and image of each cluster (lab, plant, cloud)")
+
+
+@pytest.mark.parametrize("proof", ["AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"])
+def test_the_variables_of_a_service_principal_are_found(
+    home: Path, monkeypatch: pytest.MonkeyPatch, proof: str
+) -> None:
+    monkeypatch.setenv("AZURE_CLIENT_ID", "an id")
+    monkeypatch.setenv("AZURE_TENANT_ID", "a tenant")
+    assert find_clouds([]) == [], "they do not sign in without a proof"
+    monkeypatch.setenv(proof, "secret")
+    (found,) = find_clouds([])
+    assert (found.place, found.missing) == (
+        f"AZURE_CLIENT_ID, AZURE_TENANT_ID, {proof}",
+        "the subscription: set AZURE_SUBSCRIPTION_ID",
+    )
+    monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
+    monkeypatch.setenv("AZURE_DEFAULTS_GROUP", "mine")
+    (found,) = find_clouds([], ["azure:westeurope"])
+    assert found.settings == {"subscription": SUBSCRIPTION, "resource_group": "mine", "regions": ["westeurope"]}
+    assert "secret" not in cloud_tables([found])
+
+
+def test_a_container_with_an_identity_in_aws_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/a/file")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    (found,) = find_clouds([])
+    assert (found.kind, found.settings) == ("aws", {"regions": ["us-east-1"]})
+    assert found.place == "AWS_WEB_IDENTITY_TOKEN_FILE (the identity of this machine)"
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """The metadata services of three clouds."""
+
+    answers: ClassVar[dict[str, str]] = {
+        "PUT /latest/api/token": "a-token",
+        "GET /latest/meta-data/iam/security-credentials/": "mover\n",
+        "GET /latest/meta-data/placement/region": "eu-west-1",
+        "GET /computeMetadata/v1/instance/service-accounts/default/email": "mover@p.iam.gserviceaccount.com",
+        "GET /computeMetadata/v1/project/project-id": "my-project-1",
+        "GET /computeMetadata/v1/instance/zone": "projects/1/zones/europe-west4-a",
+        "GET /metadata/instance/compute": json.dumps(
+            {"location": "westeurope", "subscriptionId": SUBSCRIPTION, "resourceGroupName": "mine"}
+        ),
+        "GET /metadata/identity/oauth2/token": json.dumps({"access_token": "secret"}),
+    }
+    refused: ClassVar[set[str]] = set()
+
+    def _answer(self) -> None:
+        what = f"{self.command} {self.path.partition('?')[0]}"
+        marks = ("X-aws-ec2-metadata-token-ttl-seconds", "X-aws-ec2-metadata-token", "Metadata-Flavor", "Metadata")
+        is_known = any(self.headers.get(mark) for mark in marks) and what not in self.refused
+        body = self.answers.get(what, "").encode() if is_known else b""
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = _answer  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(machine_identity, "LINK_LOCAL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(Metadata, "refused", set())
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_identity_of_an_instance_in_aws_is_found(home: Path, metadata: str) -> None:
+    assert find_clouds([]) == [], "no metadata service is asked on a machine that is not in a cloud"
+    write(home / "firmware" / "sys_vendor", "Amazon EC2\n")
+    (found,) = find_clouds([])
+    assert (found.kind, found.settings) == ("aws", {"regions": ["eu-west-1"]})
+    assert found.place == "the metadata service of this machine (role mover)"
+    Metadata.refused.add("GET /latest/meta-data/iam/security-credentials/")
+    assert find_clouds([]) == [], "it has no instance profile"
+
+
+def test_the_identity_of_a_vm_at_google_is_found(home: Path, metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GCE_METADATA_HOST", metadata)
+    (found,) = find_clouds([])
+    assert (found.kind, found.settings) == ("gcp", {"project": "my-project-1"})
+    assert "mover@p.iam.gserviceaccount.com" in found.place
+
+
+def test_the_managed_identity_of_a_vm_in_azure_is_found(home: Path, metadata: str) -> None:
+    write(home / "firmware" / "chassis_asset_tag", machine_identity.AZURE_TAG)
+    (found,) = find_clouds([])
+    assert found.settings == {"subscription": SUBSCRIPTION, "resource_group": "mine", "regions": ["westeurope"]}
+    assert found.place == "the metadata service of this machine (managed identity)"
+    Metadata.refused.add("GET /metadata/identity/oauth2/token")
+    assert find_clouds([]) == [], "it has no identity"
 
 
 def test_the_diff_only_adds(home: Path) -> None:

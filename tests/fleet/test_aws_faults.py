@@ -23,9 +23,10 @@ from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import InFlight, each_of
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
+from tradewind.fleet.remains import look_for_remains
 from tradewind.model.aws import AwsSettings
 from tradewind.model.records import replace
 from tradewind.model.sites import Cloud, Sites
@@ -296,10 +297,18 @@ def test_a_group_that_cannot_be_deleted_is_reported(stage: AwsStage) -> None:
     provider.terminate([machine.id])
     (left,) = stage.provider().leftovers()
     assert left.kind == "security group" and left.tags[FLEET_TAG] == FLEET
+    for asking in (provider, stage.provider()):
+        remains = look_for_remains(asking, FLEET, InFlight())
+        assert remains is not None and remains.left == (
+            f"security group {left.id} (the missing permission is ec2:DeleteSecurityGroup)",
+        )
+        other = look_for_remains(asking, "another-fleet", InFlight())
+        assert other is not None and other.is_nothing
     refusal = stage.provider().terminate([left.id])[0].refusal
     assert refusal is not None and refusal.action == "ec2:DeleteSecurityGroup"
     stage.cloud.mend()
-    assert stage.provider().terminate([left.id])[0].refusal is None
+    remains = look_for_remains(provider, FLEET, InFlight())
+    assert remains is not None and remains.is_nothing, "the next look has removed it"
 
 
 def test_the_group_of_machines_that_have_ended_by_themselves_is_deleted(stage: AwsStage) -> None:

@@ -267,14 +267,18 @@ def test_a_fleet_that_no_record_knows_is_ended_with_its_stopped_machines(stage: 
     assert {left.tags[FLEET_TAG] for left in provider.leftovers()} == {"other"}
 
 
-def test_a_machine_without_an_identity_is_stopped_within_a_day(stage: Stage) -> None:
-    stage.launched(stage.provider())
+@pytest.mark.parametrize("identity", [None, IDENTITY])
+def test_a_machine_is_stopped_within_a_day_even_if_it_can_delete_itself(stage: Stage, identity: str | None) -> None:
+    settings = {} if identity is None else {"identity": identity}
+    provider = stage.provider(**settings)
+    (machine,) = stage.launched(provider)
     assert list(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == [
         f"shutdown-computevm-{name}" for name in stage.api.resources()[MACHINES]
     ]
-    stage.launched(stage.provider(auto_shutdown=False), order("two"))
-    stage.launched(stage.provider(identity=IDENTITY), order("three"))
+    stage.launched(stage.provider(auto_shutdown=False, **settings), order("two"))
     assert len(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == 1
+    provider.terminate([machine.id])
+    assert not stage.api.resources().get("Microsoft.DevTestLab/schedules")
 
 
 def test_a_spot_machine_that_is_evicted_is_gone_with_all_its_parts(stage: Stage) -> None:

@@ -78,7 +78,9 @@ def test_a_machine_whose_gateway_dies_deletes_itself_with_all_its_parts(stage: S
     os.kill(gateway, signal.SIGKILL)
     wait_until(lambda: stage.parts() == [0, 0, 0, 0])
     assert provider.machines({FLEET_TAG: "test"}) == ()
-    assert {left.kind for left in provider.leftovers()} == {"network", "security group"}, "these cost nothing"
+    assert {left.kind for left in provider.leftovers()} == {"network", "security group", "schedule"}, (
+        "they cost nothing"
+    )
     provider.terminate([left.id for left in provider.leftovers()])
     assert stage.cloud.api.resources() == {}
 

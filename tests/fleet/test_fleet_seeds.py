@@ -49,7 +49,8 @@ def names(plan: Plan) -> set[str]:
 def gateways(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateways]:
     """Fake gateways that answer."""
     monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.001)
-    monkeypatch.setattr("tradewind.fleet.ending.RETRY_WAIT_S", 0.001)
+    monkeypatch.setattr("tradewind.fleet.ending.LIST_WAIT_S", 0.001)
+    monkeypatch.setattr("tradewind.fleet.patience.RETRY_WAIT_S", 0.001)
     # Paths of Unix sockets must be short.
     with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), random.Random(0)) as made:
         yield made

@@ -49,6 +49,17 @@ def test_a_pod_has_no_rights() -> None:
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_a_service_account_gives_a_pod_a_workload_identity_and_no_access_to_the_cluster() -> None:
+    """EKS and Azure add a token that is only for the cloud, Google has a metadata server: none needs an API token."""
+    made = job(order(), KubeCluster("c", "site:a", "image:1", service_account="mover"), {})["spec"]["template"]
+    assert made["spec"]["serviceAccountName"] == "mover"
+    assert made["spec"]["automountServiceAccountToken"] is False
+    assert made["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+    plain = job(order(), CLUSTER, {})["spec"]["template"]
+    assert "serviceAccountName" not in plain["spec"]
+    assert not any(label.startswith("azure") for label in plain["metadata"]["labels"])
+
+
 def test_nodes_are_chosen_as_configured() -> None:
     cluster = KubeCluster("c", "site:a", "i", node_selector={"pool": "x"}, tolerations=(Toleration("t", "v"),))
     pod = pod_of(cluster)

@@ -17,7 +17,7 @@ from tradewind.fleet.calls import InFlight
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, Intent
-from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, Launcher, choices_of, other_type
+from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
 from tradewind.fleet.provider import Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.settings import FleetSettings
@@ -102,7 +102,8 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.02)
-    monkeypatch.setattr("tradewind.fleet.ending.RETRY_WAIT_S", 0.02)
+    monkeypatch.setattr("tradewind.fleet.ending.LIST_WAIT_S", 0.02)
+    monkeypatch.setattr("tradewind.fleet.patience.RETRY_WAIT_S", 0.02)
     made = World(tmp_path)
     yield made
     for fleet in made.fleets:
@@ -130,8 +131,9 @@ def test_throttling_and_transient_errors_are_retried(world: World) -> None:
     )
 
 
-def test_a_machine_that_is_always_throttled_fails(world: World) -> None:
-    world.refuse("sink", *[Refusal("throttled", "slow down")] * (WAITS_MAX + 1))
+def test_a_machine_that_is_always_throttled_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_OUTAGE_S", 0.5)
+    world.refuse("sink", *[Refusal("throttled", "slow down")] * 1000)
     with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: throttled") as caught:
         world.start()
     assert caught.value.kind == "throttled" and caught.value.regions == {"sink": "cloud:b"}
@@ -291,7 +293,7 @@ def test_a_slow_launch_is_ended_by_the_close_that_it_races(world: World) -> None
 
 def test_a_launch_without_an_answer_times_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_S", 0.2)
-    monkeypatch.setattr("tradewind.fleet.launching.WAITS_MAX", 1)
+    monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_OUTAGE_S", 0.1)
     monkeypatch.setattr("tradewind.fleet.fleet.LAUNCH_S", 5.0)
     world.provider.delays_s["launch"] = 0.8
     with pytest.raises(ProviderRefused, match=r"transient: launch: no answer within"):
@@ -304,7 +306,7 @@ def test_a_machine_whose_own_answer_is_lost_is_ended_with_the_fleet(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider answers the call, but not whether this machine was started, and lists it late."""
-    monkeypatch.setattr("tradewind.fleet.launching.WAITS_MAX", 0)
+    monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_OUTAGE_S", 0.0)
     world.provider.settles_s = 0.5
     launch = world.provider.launch
 

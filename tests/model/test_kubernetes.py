@@ -30,6 +30,7 @@ ALL = {
     "autoscales": True,
     "longest_h": 48,
     "pull_secrets": ["registry"],
+    "service_account": "gateways.transfers",
 }
 
 
@@ -56,6 +57,9 @@ def test_all_settings_are_read_and_survive_the_document() -> None:
         ({"region": "nowhere"}, "region: "),
         ({"network": "bridge"}, "network must be one of host, service, out, not 'bridge'"),
         ({"network": "out"}, "needs home, the address of this machine that pods call"),
+        ({"service_account": "Upper"}, "service_account must be a name of a service account, not 'Upper'"),
+        ({"service_account": "a..b"}, "service_account must be a name of a service account, not 'a..b'"),
+        ({"service_account": ""}, "service_account must be text"),
         ({"namespace": "Upper"}, "namespace must be a name of a namespace, not 'Upper'"),
         ({"node_ports": "1"}, "node_ports must be a range such as 30000-32767, not '1'"),
         ({"cpu": "a lot"}, "cpu must be an amount such as 500m or 2, not 'a lot'"),

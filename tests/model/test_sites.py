@@ -26,7 +26,7 @@ def test_nothing_configured_is_false_and_the_fleet_table_alone_is_no_place() -> 
 
 
 def test_the_fleet_table_is_read() -> None:
-    url = "https://example.com/{sha256}/{processor}"
+    url = "https://example.com/{region}/{sha256}/{processor}"
     table = {
         "program_url": url,
         "programs": "~/programs",

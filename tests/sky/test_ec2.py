@@ -76,6 +76,9 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
     phases = [boot["phases_s"] for boot in done.summary["machines"]]
     assert [list(each) for each in phases] == 4 * [["accepted", "running", "enrolled", "first_byte"]]
     assert max(each["first_byte"] for each in phases) < FIRST_BYTE_S
+    (left,) = done.summary["left"]
+    assert (left["left"], left["error"]) == ([], None)
+    assert left["looked_for"] == ["instances", "disks", "security groups"]
 
 
 @pytest.mark.slow

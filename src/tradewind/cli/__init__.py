@@ -50,4 +50,5 @@ exit codes:
   7    not authorised
   8    stopped by the cost or size ceiling
   9    not possible on this machine (a sky needs root and /dev/net/tun)
+  10   done and proven, but rented machines may still run
   130  interrupted, resumable"""

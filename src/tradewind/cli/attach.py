@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from tradewind.cli.boots import boot_lines, boots_document
+from tradewind.cli.remains import left_lines
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.job import Job
@@ -82,14 +83,16 @@ def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -
         code, failure = error.exit_code, error
     plan, ceiling = job.plan, record.document["spec"].get("ceiling_usd_per_gb")
     cost = job_cost(job.ledger, plan, record.progress, ceiling, time.time())
-    boots = [] if plan.overlay is None else job.boots
+    boots, remains = [] if plan.overlay is None else job.boots, job.remains
     if args.json:
         summary = {} if record.summary is None else to_document(record.summary)
         more = {"cost": cost.document(), **boots_document(boots), "job_id": job.id, "exit_code": code}
         print(json.dumps({"event": "done", **summary, **more}))
     elif record.summary is not None and record.progress.objects_done:
         passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))
-        terminal.say(*summary_lines(record.summary, plan, ceiling, cost), *passed, *boot_lines(boots))
+        terminal.say(
+            *summary_lines(record.summary, plan, ceiling, cost), *passed, *boot_lines(boots), *left_lines(remains)
+        )
     if failure is not None:
         raise failure
     return 0

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tradewind.cli.terminal import can_ask, confirm
@@ -87,6 +87,7 @@ def run(args: Namespace) -> int:
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         fleets = engine.fleets
+        fleets.say = lambda line: print(f"note: {line}", file=sys.stderr)
         if (args.everywhere and args.action != "list") or (args.all and args.action not in ("sweep", "down")):
             raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`")
         if args.action == "up":
@@ -141,8 +142,31 @@ def _down(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     _show_receipt(args, ended)
+    _warn_of_owners(ended)
+    code = max(code, _show_left_of(args, everywhere, unknown, failed))
     known = [fleet_id for fleet_id in args.fleets if fleet_id not in unknown]
     return max(code, _report_ends(args, fleets.end(known)))
+
+
+def _show_left_of(
+    args: Namespace, everywhere: Everywhere, ids: Sequence[str], failed: Mapping[str, TradewindError]
+) -> int:
+    """Show what is left of fleets at all places, or that nothing is left. Return 1 if something is, or the exit code of
+    places that could not be asked. Those that have already `failed` are not reported again.
+    """
+    errors, left = dict(failed), 0
+    for one in everywhere.left_of(ids):
+        if isinstance(one, tuple):
+            place, error = one
+            if place not in errors:
+                errors[place] = error
+                _print_failure(place, " does not report what is left", error)
+            continue
+        left += 1
+        print(json.dumps({"left": str(one)}) if args.json else f"left: {one}; run the command again to remove it")
+    if not (left or errors or args.json):
+        print(f"nothing is left of {', '.join(ids)} in {', '.join(everywhere.names)}")
+    return max(_code(errors), 1 if left else 0)
 
 
 def _list(args: Namespace, fleets: Fleets) -> int:
@@ -183,22 +207,25 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     # Otherwise the jobs of this state folder would be charged until the leases of their machines must have expired.
-    closed = [end for end in fleets.end_abandoned() if end.error or end.unbooked or end.machines]
+    # What is left of them is part of what is left everywhere.
+    ends = (replace(end, remains=None) for end in fleets.end_abandoned())
+    closed = [end for end in ends if end.error or end.unbooked or end.machines]
     code = max(code, _report_ends(args, closed))
     left, failed = _look_everywhere(args, everywhere, show=True)
     for place, error in troubles:
         if place not in failed:  # A place that cannot be asked has been named.
             _print_failure(place, "", error)
-    remains, remains_code = _show_remains(args, everywhere, failed)
-    code = max(code, _code(failed), remains_code)
+    remains, owned, remains_code = _show_remains(args, everywhere, failed)
     _show_receipt(args, ended)
-    if not (left or remains or code or args.json):
+    _warn_of_owners(ended)
+    kept = [] if args.all else [one for one in left if one.owner != "gone"]
+    code = max(code, _code(failed), remains_code, 1 if remains or len(left) > len(kept) else 0)
+    if not (left or owned or code or args.json):
         print("nothing is left")
-    kept = [one for one in left if one.owner != "gone"]
-    if kept and not (args.all or args.json):
+    if kept and not args.json:
         machines = format_count(len(kept), "machine")
         print(f"kept {machines} whose command runs or is elsewhere, or of warm fleets; --all ends them, too")
-    return max(code, 1 if remains and not left else 0)
+    return code
 
 
 def _code(failed: Mapping[str, TradewindError]) -> int:
@@ -213,22 +240,27 @@ def _print_failure(place: str, what: str, error: TradewindError) -> None:
         print(f"hint: {error.hint}", file=sys.stderr)
 
 
-def _show_remains(args: Namespace, everywhere: Everywhere, failed: Mapping[str, TradewindError]) -> tuple[bool, int]:
-    """Show what is left that is not a machine. Return whether there is something, and the exit code of places that
-    could not be asked. Those that have already `failed` are not reported again.
+def _show_remains(
+    args: Namespace, everywhere: Everywhere, failed: Mapping[str, TradewindError]
+) -> tuple[int, int, int]:
+    """Show what is left that is not a machine. Return how much of it nobody uses, how much belongs to commands that run
+    or are elsewhere, and the exit code of places that could not be asked. With --all nobody uses anything.
+
+    Places that have already `failed` are not reported again.
     """
-    remains = False
+    unused, owned = 0, 0
     errors: dict[str, TradewindError] = {}
     for one in everywhere.remains():
-        if isinstance(one, str):
-            remains = True
-            print(json.dumps({"left": one}) if args.json else f"left: {one}")
+        if isinstance(one, tuple):
+            place, error = one
+            errors[place] = error
+            if place not in failed:
+                _print_failure(place, " does not report what is left", error)
             continue
-        place, error = one
-        errors[place] = error
-        if place not in failed:
-            _print_failure(place, " does not report what is left", error)
-    return remains, _code(errors)
+        word = "kept" if one.is_owned and not args.all else "left"
+        unused, owned = unused + (word == "left"), owned + (word == "kept")
+        print(json.dumps({word: str(one)}) if args.json else f"{word}: {one}")
+    return unused, owned, _code(errors)
 
 
 def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
@@ -247,6 +279,18 @@ def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
         rest = sum(found.usd is None for found in ended)
         print(
             f"sum  {format_usd(known)}" + (f", and {format_count(rest, 'machine')} at unknown prices" if rest else "")
+        )
+
+
+def _warn_of_owners(ended: Sequence[FoundMachine]) -> None:
+    """Name the fleets whose commands may still run: they do not know the record here, and replace ended machines."""
+    fleets = dict.fromkeys(found.fleet for found in ended if found.owner in ("in use", "elsewhere"))
+    if fleets:
+        print(
+            f"warning: the command of {', '.join(fleets)} may still run elsewhere, and then orders other machines",
+            "hint: stop it there, or run this again once it has ended",
+            sep="\n",
+            file=sys.stderr,
         )
 
 
@@ -359,7 +403,11 @@ def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
 
 
 def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
-    """Print how each fleet ended. Return the exit code of the last one that could not be ended, 0 if there is none."""
+    """Print how each fleet ended, and what is left of it. Return the exit code of the last one that could not be ended;
+    1 if something is left or that is unknown; else 0.
+    """
+    from tradewind.engine.remains import remains_lines
+
     code = 0
     for end in ends:
         if end.error is not None:
@@ -372,7 +420,8 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
             usd = {} if end.usd is None else {"usd": end.usd}
-            print(json.dumps({"id": end.id, "ended": end.machines, **usd}))
+            left = {} if end.remains is None else {"left": end.remains.document()}
+            print(json.dumps({"id": end.id, "ended": end.machines, **usd, **left}))
         elif end.is_kept:
             print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
@@ -380,6 +429,10 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"{end.id}: {end.machines} machines ended{cost}")
         if end.receipt is not None:
             show_receipt(args, end.receipt)
+        if end.remains is not None:
+            code = max(code, 0 if end.remains.is_nothing else 1)
+            for line in [] if args.json else remains_lines([end.remains]):
+                print(line)
     return code
 
 

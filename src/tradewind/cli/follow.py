@@ -11,9 +11,11 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.failures import Failures
+from tradewind.cli.remains import left_lines
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.job import Job
@@ -21,7 +23,7 @@ from tradewind.engine.passage import copied_by_store, passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.result import resume_hint
 from tradewind.engine.running import RunningJob, kill_started, kill_unclosed
-from tradewind.errors import Interrupted, JobFailed, TransferError
+from tradewind.errors import Interrupted, JobFailed, MachinesMayRun, TransferError
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
@@ -101,13 +103,19 @@ class Follower(StopHandlers):
             self._follow(job)
         finally:
             self._terminal.end(None if job.summary is None else job.summary.message)
-            job.close()
+            for line in job.ending():
+                self._terminal.say(f"note: {line}")
+            may_run = _close(job)
         if job.summary is not None and not self._json:
             self._terminal.say(*_closing_lines(job.summary, job))
+        if may_run is None and not self._json:
+            self._terminal.say(*left_lines(job.remains))
         self._end_dry_run(job)
         if self._json:
-            return self._json_end(job)
+            return self._json_end(job, may_run)
         job.result()
+        if may_run is not None:
+            raise may_run
         return 0
 
     def rest(self) -> None:
@@ -134,19 +142,23 @@ class Follower(StopHandlers):
             if event is not None and not isinstance(event, Summary):
                 self._terminal.event(event)
 
-    def _json_end(self, job: RunningJob) -> int:
+    def _json_end(self, job: RunningJob, may_run: MachinesMayRun | None) -> int:
         """Print the last line: the summary with the job's cost, id and exit code. Return the exit code."""
         try:
             job.result()
+            if may_run is not None:
+                raise may_run
             code = 0
-        except TransferError as error:
+        except (TransferError, MachinesMayRun) as error:
             code = error.exit_code
             print(f"error: {error}", file=sys.stderr)
             if error.hint:
                 print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
         cost = _cost(job, progress).document()
-        more = {"cost": cost, **boots_document(job.boots), "job_id": job.id, "exit_code": code}
+        more: dict[str, Any] = {"cost": cost, **boots_document(job.boots), "job_id": job.id, "exit_code": code}
+        if job.remains:
+            more["left"] = [one.document() for one in job.remains]
         print(json.dumps({**(job.summary_document or {}), **more}))
         return code
 
@@ -163,6 +175,9 @@ class Follower(StopHandlers):
         job = self._job
         if count > 1:
             self._leave(job)
+        elif job is not None and job.is_ending:
+            job.hurry()
+            _say("\nnot waiting for a provider that does not answer; press Ctrl-C again to quit at once\n")
         elif job is not None:
             job.drain()
             _say("\nstopping: saving unfinished work; press Ctrl-C again to quit at once\n")
@@ -204,6 +219,15 @@ def _mute() -> None:
         os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.close(nowhere)
+
+
+def _close(job: RunningJob) -> MachinesMayRun | None:
+    """End the job's processes. Return the error of a transfer that is done, but whose machines could not be ended."""
+    try:
+        job.close()
+    except MachinesMayRun as error:
+        return error
+    return None
 
 
 def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:

@@ -14,6 +14,7 @@ from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.config import parse_count
 from tradewind.cli.options import parse_time_ms
+from tradewind.cli.remains import left_lines
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
@@ -231,7 +232,14 @@ def _show(args: Namespace, job: Job) -> int:
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)
         limits = None if record.state != "running" else to_document(record.progress.limits)
-        more = {"limits": limits, "cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
+        more: dict[str, Any] = {
+            "limits": limits,
+            "cost": cost.document(),
+            "summary": summary,
+            "spec": record.document["spec"],
+        }
+        if remains := job.remains:
+            more["left"] = [one.document() for one in remains]
         print(json.dumps({**_document(record), **more, **boots_document(job.boots)}, ensure_ascii=False))
         return 0
     rows = [("job", record.id), ("state", record.state), ("created", _local_time(record.created_unix_ms))]
@@ -256,6 +264,9 @@ def _show(args: Namespace, job: Job) -> int:
         limits = progress.limits if record.state == "running" else None
         for line in [*limits_lines(limits), *saved_lines(progress), *cost_lines(cost)]:
             print(line)
+    if record.state != "running":
+        for line in left_lines(job.remains):
+            print(printable(line))
     if args.cost:
         for line in ledger_table(cost):
             print(printable(line))

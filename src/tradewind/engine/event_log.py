@@ -14,6 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
 from tradewind.engine.event_store import EventStore
 from tradewind.model.latch import Latch
@@ -42,6 +43,8 @@ class EventLog:
         self._progress: tuple[bytes, int, int] = (b"", 0, 0)
         self._ended = Latch()
         self._error: BaseException | None = None
+        #: Notices since the end.
+        self._late: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def append(self, line: bytes) -> None:
         """Add a line. Does nothing after the end."""
@@ -78,8 +81,16 @@ class EventLog:
                 self._store.flush()
 
     def notice(self, message: str) -> None:
-        """Add a notice."""
+        """Add a notice. After the end, only `late` has it."""
         self.append(_notice(message))
+        if self._ended.is_set():
+            self._late.put(message)
+
+    def late(self) -> Iterator[str]:
+        """Yield the notices since the end, each once."""
+        with suppress(queue.Empty):
+            while True:
+                yield self._late.get_nowait()
 
     def end(self, error: BaseException | None = None) -> None:
         """End the log. Readers get the remaining lines, and then `error` is raised. A second call does nothing."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,9 @@ class EventStore:
         self._waiting.clear()
         self._progress = None
 
-    def end(self, outcome: str, message: str | None) -> None:
-        """Record the end of the run, however many events it has."""
-        self._put_document("run_ended", outcome=outcome, message=message)
+    def end(self, outcome: str, message: str | None, left: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Record the end of the run, however many events it has, and what is left of its fleets."""
+        self._put_document("run_ended", outcome=outcome, message=message, left=list(left))
         self.flush()
 
     def _put_document(self, event: str, **fields: Any) -> None:

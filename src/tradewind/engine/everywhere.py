@@ -20,7 +20,7 @@ from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import CLOUDS, SSH, Sites
 
-__all__ = ["Everywhere", "FoundMachine", "Swept"]
+__all__ = ["Everywhere", "FoundLeftover", "FoundMachine", "Swept"]
 
 #: Timeout of listing what is left at a place: lists of several kinds, in each region of a cloud.
 LEFTOVERS_S = 120.0
@@ -66,6 +66,22 @@ class FoundMachine:
             "launched_unix_s": self.machine.launched_unix_s,
             "usd": self.usd,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLeftover:
+    """Something at a place that belongs to no machine. `is_owned` if the process that made it may still use it."""
+
+    place: str
+    leftover: Leftover
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether its owner lives, or may live on another host. A firewall rule, for example, precedes its machines."""
+        return not _has_no_owner(self.leftover)
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.leftover.named} {self.leftover.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +263,7 @@ class Everywhere:
             terminate(provider, [one.id], 0.0, self._in_flight)
         except TradewindError as error:
             return Swept(place, error)
-        return Swept(f"{place}: removed a {_named(one)}")
+        return Swept(f"{place}: removed a {one.named}")
 
     def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
         """End machines. Return those that ended, and why others may still run."""
@@ -267,13 +283,26 @@ class Everywhere:
     def _leftovers(self, provider: Provider) -> Sequence[Leftover]:
         return self._in_flight.within(LEFTOVERS_S, "list what is left", provider.leftovers)
 
-    def remains(self) -> Iterator[str | tuple[str, TradewindError]]:
+    def left_of(self, fleets: Collection[str]) -> Iterator[FoundLeftover | tuple[str, TradewindError]]:
+        """Yield what is left of these fleets, machines too, or the place and the error of asking it."""
+        for place, answer in zip(self._places, each_of(self._places, self._left), strict=True):
+            if isinstance(answer, TradewindError):
+                yield place.name, answer
+            else:
+                yield from (FoundLeftover(place.name, one) for one in answer if one.tags.get(FLEET_TAG) in fleets)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all places."""
+        return [place.name for place in self._places]
+
+    def remains(self) -> Iterator[FoundLeftover | tuple[str, TradewindError]]:
         """Yield what is left and belongs to no machine, or the place and the error of asking it."""
         for place, answer in zip(self._places, each_of(self._places, self._left), strict=True):
             if isinstance(answer, TradewindError):
                 yield place.name, answer
             else:
-                yield from (f"{place.name}: {_named(one)} {one.id}" for one in _unused(answer))
+                yield from (FoundLeftover(place.name, one) for one in _unused(answer))
 
     def _left(self, place: _Place) -> Sequence[Leftover] | TradewindError:
         try:
@@ -292,10 +321,6 @@ def _unused(left: Sequence[Leftover]) -> list[Leftover]:
 def _has_no_owner(one: Leftover) -> bool:
     """Return whether nobody can be about to use it: a firewall rule, for example, is there before its machines."""
     return OWNER_TAG not in one.tags or owner_state(one.tags[OWNER_TAG]) == "gone"
-
-
-def _named(one: Leftover) -> str:
-    return "copied program" if one.kind == "program" else one.kind
 
 
 def _owner(machine: Machine) -> str:

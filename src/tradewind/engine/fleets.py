@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +13,14 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
 from tradewind.fleet.boots import Boot, BootBook, BootKind, UsualBoot
+from tradewind.fleet.calls import InFlight
 from tradewind.fleet.ending import end_extra, end_fleet
 from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
+from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.remains import Remains, look_for_remains
 from tradewind.fleet.tcp_windows import TcpWindows, tcp_windows
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.ledger import Ledger, MachinePrice
@@ -73,6 +76,8 @@ class FleetEnd:
     unbooked: str | None = None
     receipt: WarmReceipt | None = None
     is_kept: bool = False
+    remains: Remains | None = None
+    """What is left of it; None if its machines cannot leave anything, or it is kept."""
     usd: float | None = None
     """Cost of its machines for its job, by list prices; None if nobody counted it, or a living command still does.
     """
@@ -84,6 +89,8 @@ class Fleets:
     def __init__(self, store: JobStore, gateway: str | None) -> None:
         self._store, self._gateway = store, gateway or ""
         self._journal = FleetJournal(store.state_dir)
+        #: Gets a line if the end of machines takes long because a provider does not answer.
+        self.say: Callable[[str], None] | None = None
 
     @property
     def folder(self) -> str:
@@ -241,7 +248,9 @@ class Fleets:
             is_free, jobs = record.ownership == "abandoned", self._jobs_of(record)
             receipt = self._receipt(record.id)
             try:
-                machines = end_fleet(record, self._journal, self._gateway)
+                machines = end_fleet(record, self._journal, self._gateway, Patience(say=self.say))
+                provider = make_provider(record.provider, self._gateway, self._journal)
+                remains = look_for_remains(provider, record.id, InFlight())
             except TradewindError as error:
                 yield FleetEnd(record.id, error=error)
                 continue
@@ -257,6 +266,7 @@ class Fleets:
                 job_id=job_id or job_of(record.purpose),
                 unbooked=unbooked,
                 receipt=receipt,
+                remains=remains,
                 usd=usd,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import FleetTaken
 from tradewind.fleet.boots import Boot, BootBook
@@ -19,6 +19,9 @@ from tradewind.model.latch import Latch
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from tradewind.fleet.remains import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class JobGateways:
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
-        end_abandoned(journal, binary, job_id)
+        end_abandoned(journal, binary, job_id, report)
 
         def start(settings: FleetSettings, taken: str | None) -> Fleet:
             return Fleet(
@@ -151,18 +154,37 @@ class JobGateways:
         """End all gateways at once. The journal survives."""
         self._fleet.close(grace_s=0.0)
 
+    def hurry(self) -> None:
+        """Let the end of the gateways not wait any longer for a provider that does not answer."""
+        self._fleet.hurry()
+
+    def look_for_remains(self) -> Look | None:
+        """Begin to look for what the ended fleet has left; None if it cannot have left anything."""
+        return self._fleet.look_for_remains()
+
     def remove(self) -> None:
         """Remove the job's folder, after a run that keeps nothing."""
         remove_folder(self._folder)
 
 
-def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
-    """End the fleets that killed runs of a job left behind. Raises GatewayError."""
+def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None) -> None:
+    """End the fleets that killed runs of a job left behind. `report` gets a line about what is left of them.
+
+    Raises GatewayError.
+    """
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
             from tradewind.fleet.ending import end_fleet
 
             end_fleet(record, journal, binary)
+            if report is not None:
+                from tradewind.engine.remains import remains_lines
+                from tradewind.fleet.calls import InFlight
+                from tradewind.fleet.remains import look_for_remains
+
+                remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
+                for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):
+                    report(line)
 
 
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:

@@ -27,6 +27,7 @@ from tradewind.model.plan import Plan
 if TYPE_CHECKING:
     from tradewind.engine.attach import AttachedJob
     from tradewind.engine.receipt import RunReport
+    from tradewind.fleet.remains import Remains
 
 __all__ = ["Job"]
 
@@ -103,6 +104,13 @@ class Job:
     def boots(self) -> list[Boot]:
         """Start times of its machines, oldest first; empty for a job without machines. Raises StateError."""
         return boots_of(FleetJournal(self._control.store.state_dir), self.id)
+
+    @property
+    def remains(self) -> list[Remains]:
+        """What was left of the machines of its latest run, as it was found at their end. Raises StateError."""
+        from tradewind.engine.remains import latest_remains
+
+        return latest_remains(self._control.store.database, self.id)
 
     def latest_run(self) -> RunReport | None:
         """Return the latest run; None for a job without runs. Raises StateError."""

@@ -113,13 +113,13 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
             if runs and runs[-1]["moved_bytes"] is None:
                 runs[-1]["moved_bytes"] = _moved_by_killed(runs[-1], document)
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "moved_bytes", "carried"))
+            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "moved_bytes", "carried", "left"))
             runs.append({**started, **unknown, "notices": []})
         elif not runs:
             continue
         elif document["event"] == "run_ended":
             runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
-            runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
+            runs[-1] |= {name: document.get(name) for name in ("outcome", "message", "left")}
         elif document["event"] == Summary.TAG[1]:
             runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress"))
             runs[-1]["carried"] = carried_of(document["progress"])

@@ -52,6 +52,7 @@ from tradewind.errors import (
     GatewayError,
     GatewayLost,
     GuestAbsent,
+    MachinesMayRun,
     StateError,
     TradewindError,
     TransferError,
@@ -70,6 +71,7 @@ from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
+    from tradewind.fleet.remains import Look, Remains
 
 __all__ = [
     "EventCallback",
@@ -146,6 +148,9 @@ class RunningJob:
         #: Set by `close` and `kill`: end the processes in any state.
         self._leaving = Latch()
         self._at_once = False
+        #: Looks for what the fleets of this run have left, and their results.
+        self._looks: list[Look] = []
+        self.remains: list[Remains] = []
         #: Set when all processes have ended and no more work is done.
         self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None
@@ -266,11 +271,32 @@ class RunningJob:
         self._leave()
         if self._adaptation is not None:
             self._adaptation.stop()
+        self._gateways.hurry()
         self._gateways.kill()
         self._over.wait(KILLED_S)
 
+    @property
+    def is_ending(self) -> bool:
+        """True once its events have ended: only its machines are left to be ended."""
+        return self._log.wait_ended(0.0)
+
+    def hurry(self) -> None:
+        """Let the end of the machines not wait any longer for a provider that does not answer."""
+        self._gateways.hurry()
+
+    def ending(self) -> Iterator[str]:
+        """End the processes as `close` does, and yield the notices about that until they have ended."""
+        self._leave()
+        is_over = False
+        while not is_over:
+            is_over = self._over.wait(TICK_S)
+            yield from self._log.late()
+
     def close(self) -> None:
-        """End the processes; keep the logs if requested, or if the job did not succeed."""
+        """End the processes; keep the logs if requested, or if the job did not succeed.
+
+        Raises MachinesMayRun if the job is done, but machines could not be ended: `result` still returns its result.
+        """
         self._leave()
         self._over.wait()
         if self._closing_error is not None:
@@ -438,6 +464,7 @@ class RunningJob:
             if self._adaptation is not None:
                 self._adaptation.stop()
             self._gateways.kill()
+            self._look_for_remains()
             if self._adaptation is not None:
                 self._adaptation.end()
                 self.spec = self._adaptation.spec
@@ -463,40 +490,59 @@ class RunningJob:
                 self._restarting.join()
             if self._adaptation is not None:
                 self._adaptation.stop()  # A change in progress ends with the machines, which are charged until then.
-            if self._at_once:
-                self._gateways.kill()
-            else:
-                grace_s = self._ledger.left_s(STOP_S + CEILING_END_S) - CEILING_END_S
-                grace_s = min(grace_s, DONE_STOP_S) if well else grace_s
-                self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
-            self._forget()
-            if self.summary_document is not None:
-                self._sum_up(self.summary_document)  # Machines were charged until now.
+            try:
+                self._end_machines(well)
+            finally:
+                self._forget()
+                if self.summary_document is not None:
+                    self._sum_up(self.summary_document)  # Machines were charged until now.
+            self._look_for_remains()
             if well and self._catalog_folder is not None:
                 self._learn(self._catalog_folder)
         except (TradewindError, OSError) as error:
             self._closing_error = error
         finally:
             self._ledger.save()
+            self.remains += [found for look in self._looks if (found := look.result()) is not None]
             self._end_events(finish)
             self._release()
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)
 
+    def _end_machines(self, well: bool) -> None:
+        """End the machines. Raises MachinesMayRun if that fails after a transfer that succeeded."""
+        try:
+            if self._at_once:
+                return self._gateways.kill()
+            grace_s = self._ledger.left_s(STOP_S + CEILING_END_S) - CEILING_END_S
+            grace_s = min(grace_s, DONE_STOP_S) if well else grace_s
+            return self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
+        except GatewayError as error:
+            from tradewind.fleet.remains import Remains
+
+            self.remains.append(Remains(self._gateways.fleet_id, error=str(error)))
+            if not well:
+                raise
+            raise MachinesMayRun(f"the transfer is done, but {error}", hint=error.hint) from error
+
+    def _look_for_remains(self) -> None:
+        if (look := self._gateways.look_for_remains()) is not None:
+            self._looks.append(look)
+
     def _end_events(self, finish: Finish | None) -> None:
         """Record how the run ended, before another process can take over the job."""
         if self._events is None:
             return None
-        lost = self._error_of(finish)
+        lost, left = self._error_of(finish), [one.document() for one in self.remains]
         if lost is not None:
-            return self._events.end("lost", str(lost))
+            return self._events.end("lost", str(lost), left)
         try:
             self.result()
         except TransferError as error:
             names = (name for name, kind in ERROR_BY_OUTCOME.items() if kind is type(error))
-            return self._events.end(next(names, "interrupted"), str(error))
-        return self._events.end("done", None)
+            return self._events.end(next(names, "interrupted"), str(error), left)
+        return self._events.end("done", None, left)
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:

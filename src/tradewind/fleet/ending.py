@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
 
 from tradewind.errors import GatewayError, UsageError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
+from tradewind.model.units import format_count
 
 __all__ = ["end_extra", "end_fleet", "list_machines", "terminate", "terminate_each"]
 
-#: Attempts to list and to end machines while the provider is throttling or failing. The waits between them double from
-#: RETRY_WAIT_S.
+#: Attempts to list machines while the provider is throttling or failing, by callers without patience. The waits between
+#: them double from LIST_WAIT_S.
 LIST_TRIES_MAX = 3
-TERMINATE_TRIES_MAX = 5
-RETRY_WAIT_S = 0.5
+LIST_WAIT_S = 0.5
 
 
-def list_machines(provider: Provider, fleet_id: str, in_flight: InFlight) -> tuple[Machine, ...]:
+def list_machines(
+    provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience | None = None
+) -> tuple[Machine, ...]:
     """Return the machines of a fleet as its provider lists them. Raises CallRefused."""
     tags = {FLEET_TAG: fleet_id}
-    for tries in range(LIST_TRIES_MAX):
+    for tries in count():
         try:
-            return in_flight.within(CALL_S, "list machines", lambda: provider.machines(tags))
+            found = in_flight.within(CALL_S, "list machines", lambda: provider.machines(tags))
         except CallRefused as error:
+            if patience is not None:
+                if not patience.wait(f"list the machines of fleet {fleet_id}", error.refusal):
+                    raise
+                continue
             if error.refusal.kind not in ("throttled", "transient") or tries == LIST_TRIES_MAX - 1:
                 raise
-            time.sleep(max(error.refusal.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
+            time.sleep(max(error.refusal.retry_after_s or 0.0, LIST_WAIT_S * 2**tries))
+        else:
+            if patience is not None:
+                patience.answered()
+            return found
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -41,13 +53,16 @@ def terminate(
     grace_s: float,
     in_flight: InFlight,
     on_end: Callable[[Ended], object] | None = None,
+    patience: Patience | None = None,
 ) -> None:
     """End machines, and return when the provider reports them as gone. `on_end` gets each, also if others remain.
 
+    Throttled and temporarily refused calls are retried as long as `patience` says, by default for OUTAGE_S.
     Raises GatewayError if some of them may still run.
     """
+    patience = patience or Patience()
     left, lasting = list(ids), dict[str, Refusal]()
-    for tries in range(TERMINATE_TRIES_MAX):
+    while True:
         passing = dict[str, Refusal]()
         for answer in _try(provider, left, grace_s, in_flight):
             if answer.refusal is None:
@@ -57,16 +72,16 @@ def terminate(
                 of_kind = passing if answer.refusal.kind in ("throttled", "transient") else lasting
                 of_kind[answer.id] = answer.refusal
         left = list(passing)
-        if not passing or tries == TERMINATE_TRIES_MAX - 1:
+        slowest = max(passing.values(), key=lambda refusal: refusal.retry_after_s or 0.0, default=None)
+        if slowest is None or not patience.wait(f"end {format_count(len(left), 'machine')}", slowest):
             break
-        asked_s = max(refusal.retry_after_s or 0.0 for refusal in passing.values())
-        time.sleep(max(asked_s, RETRY_WAIT_S * 2**tries))
     if refused := lasting | passing:
         first = next(iter(refused.values()))
         raise GatewayError(
             f"{len(refused)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
             hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
         )
+    patience.answered()
 
 
 def terminate_each(
@@ -74,6 +89,7 @@ def terminate_each(
     groups: Sequence[tuple[Collection[str], float]],
     in_flight: InFlight,
     on_end: Callable[[Ended], object],
+    patience: Patience | None = None,
 ) -> None:
     """End groups of machines, each with its own grace period [s]: all of them, even if one cannot be ended.
 
@@ -83,7 +99,7 @@ def terminate_each(
     for ids, grace_s in groups:
         try:
             if ids:
-                terminate(provider, ids, grace_s, in_flight, on_end)
+                terminate(provider, ids, grace_s, in_flight, on_end, patience)
         except GatewayError as error:
             errors.append(error)  # The others cost money, too.
     if errors:
@@ -97,8 +113,10 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
         return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
 
 
-def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
+def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> int:
     """End the lead and the machines of a fleet in place of its client; return the number of machines ended.
+
+    Ends are retried as long as `patience` says, by default for OUTAGE_S.
 
     Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
@@ -110,12 +128,13 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
     journal.dismiss(record.id)
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
-    ended = _end_listed(provider, record.id, in_flight)
+    patience = patience or Patience()
+    ended = _end_listed(provider, record.id, in_flight, patience)
     end_home(journal.path(record.id))
     if provider.settles_s > 0:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
-        ended |= _end_listed(provider, record.id, in_flight)
+        ended |= _end_listed(provider, record.id, in_flight, patience)
     journal.close(record.id)
     return len(ended)
 
@@ -136,8 +155,8 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
     return sum(1 for machine in listed if machine.id in extra and not machine.ended)
 
 
-def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:
+def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience) -> set[str]:
     listed = list_machines(provider, fleet_id, in_flight)
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight)
+    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
     return {machine.id for machine in listed if not machine.ended}

@@ -25,7 +25,8 @@ from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
-from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.patience import Patience
+from tradewind.fleet.provider import Accountable, Adopting, Ended, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.client import GatewayClient
@@ -39,6 +40,7 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.fleet.enrolment import Enrolment
     from tradewind.fleet.keeping import Keeper
+    from tradewind.fleet.remains import Look
 
 __all__ = ["Fleet"]
 
@@ -81,6 +83,8 @@ class Fleet:
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
         self._ended = stopping or Latch()
+        #: Set to close the fleet without waiting for a provider that does not answer.
+        self._hurried = Latch()
         #: Held while the plan and the sets of machines change. No provider is called while it is held.
         self._changing_plan = threading.Lock()
         #: Held by the thread that closes the fleet.
@@ -302,14 +306,31 @@ class Fleet:
         else:
             self._provider.terminate([self.machines[name].id])
 
+    def hurry(self) -> None:
+        """Let `close` not wait any longer for a provider that does not answer. Any thread may call it, at any time."""
+        self._hurried.set()
+
     def close(self, *, grace_s: float = STOP_S) -> None:
-        """End the lead and all machines within `grace_s`. With 0 they are killed at once and cannot save their work."""
+        """End the lead and all machines within `grace_s`. With 0 they are killed at once and cannot save their work.
+
+        A provider that throttles or does not answer is asked again for OUTAGE_S, until `hurry`.
+        Raises GatewayError if machines may still run.
+        """
         with self._changing_plan:
             self._ended.set()
         with self._closing:
             if self.is_given_back or (self._is_kept and self._give_back(grace_s)):
                 return
             self._close(grace_s)
+
+    def look_for_remains(self) -> Look | None:
+        """Begin to look for what the closed fleet has left; None if it had no machines, or others keep them."""
+        has_had_machines = self._taken or self._launcher.ever_launched
+        if self.is_given_back or not has_had_machines or not isinstance(self._provider, Accountable):
+            return None
+        from tradewind.fleet.remains import Look
+
+        return Look(self._provider, self.id, self._in_flight, self._hurried)
 
     def _give_back(self, grace_s: float) -> bool:
         """Keep the machines for later jobs, and end the lead and the owner. Return False if no machine is left."""
@@ -371,13 +392,18 @@ class Fleet:
         known = list(self.machines.values())
         if not (known or self._taken or self._launcher.ever_launched):
             return
+        patience = Patience(self._hurried, self._report)
         try:
             listed = [machine for machine in self._liveness.listed() if not machine.ended]
         except TradewindError:
-            # Other machines may run, so the record stays open. Those that are known must not wait for a listing.
-            self._terminate(known, grace_s)
-            raise
-        self._terminate([*{machine.id: machine for machine in (*listed, *known)}.values()], grace_s)
+            # Other machines may run. Those that are known must not wait for a listing.
+            self._terminate(known, grace_s, patience)
+            # If it fails again, the record stays open.
+            ended = {machine.id for machine in known}
+            found = self._liveness.listed(patience)
+            listed = [machine for machine in found if not machine.ended and machine.id not in ended]
+            known = []
+        self._terminate([*{machine.id: machine for machine in (*listed, *known)}.values()], grace_s, patience)
         launching = self._in_flight.is_busy
         if launching and not self._in_flight.wait(LAUNCH_S):
             self._report(
@@ -386,9 +412,9 @@ class Fleet:
         unanswered = set(self._launcher.unanswered)
         if launching or unanswered:
             time.sleep(self._provider.settles_s)
-            late = [machine for machine in self._liveness.listed() if not machine.ended]
+            late = [machine for machine in self._liveness.listed(patience) if not machine.ended]
             self._charge_no_unlaunched(unanswered, [*listed, *late])
-            self._terminate(late)
+            self._terminate(late, patience=patience)
         self.machines = {}
 
     def _settle(self, names: Collection[str]) -> None:
@@ -402,8 +428,13 @@ class Fleet:
         self._launcher.unanswered -= never
         self._charges.refused(never - self._launcher.unwanted)
 
-    def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
-        """End machines. One that never answered gets no grace period: it has no work to save."""
+    def _terminate(
+        self, machines: Sequence[Machine], grace_s: float = STOP_S, patience: Patience | None = None
+    ) -> None:
+        """End machines. One that never answered gets no grace period: it has no work to save.
+
+        Without `patience`, those of a fleet that runs: when it is closed, all are ended anyway.
+        """
         from tradewind.fleet.ending import terminate_each
 
         ready = [machine.id for machine in machines if machine.name in self._addresses]
@@ -415,7 +446,8 @@ class Fleet:
             self._ordering.ended(names[answer.id])
             self._dismiss(names[answer.id])
 
-        terminate_each(self._provider, [(unready, 0.0), (ready, grace_s)], self._in_flight, note)
+        patience = patience or Patience(self._ended)
+        terminate_each(self._provider, [(unready, 0.0), (ready, grace_s)], self._in_flight, note, patience)
 
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}

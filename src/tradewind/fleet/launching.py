@@ -37,8 +37,8 @@ from tradewind.model.units import SECONDS_PER_HOUR, format_usd
 __all__ = [
     "BACKOFF_S_MAX",
     "CHOICES_MAX",
+    "LAUNCH_OUTAGE_S",
     "PRICE_RATIO_MAX",
-    "WAITS_MAX",
     "Launcher",
     "choices_of",
     "offer_for",
@@ -49,11 +49,12 @@ __all__ = [
 CHOICES_MAX = 8
 #: Maximum price of another type, as a multiple of the planned type's price.
 PRICE_RATIO_MAX = 1.5
-#: Maximum retries of one machine after throttling or transient errors.
-WAITS_MAX = 8
+#: Time for which the order of one machine is retried after throttling or transient errors, from the first of them.
+LAUNCH_OUTAGE_S = 90.0
 #: First wait after throttling or a transient error. It doubles with each retry, up to BACKOFF_S_MAX.
 BACKOFF_S = 0.5
 BACKOFF_S_MAX = 20.0
+DOUBLINGS_MAX = 16
 
 
 @dataclass(slots=True)
@@ -64,6 +65,8 @@ class _Pending:
     order: LaunchOrder
     choices: Iterator[LaunchOrder] | None = None
     waits: int = 0
+    since_s: float | None = None
+    """Monotonic time of the first of the refusals after which it waits."""
     due_s: float = 0.0
 
 
@@ -160,6 +163,7 @@ class Launcher:
     def _prepare_retry(self, pending: _Pending, refusal: Refusal, machines: int) -> bool:
         """Prepare the next attempt; return False if none is left. As many `machines` as this may need another type."""
         if refusal.kind == "capacity":
+            pending.since_s = None
             if pending.choices is None:
                 pending.choices = iter(choices_of(pending.order, self.offers.get(pending.order.region, ())))
             able = (each for each in pending.choices if self.can_pay(pending.planned, each, machines))
@@ -167,14 +171,20 @@ class Launcher:
             if fresh is not None:
                 pending.order = fresh
             return fresh is not None
-        if refusal.kind not in ("throttled", "transient") or pending.waits >= WAITS_MAX:
+        if refusal.kind not in ("throttled", "transient"):
             return False
         from random import uniform
 
-        longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2**pending.waits)
-        wait_s = max(refusal.retry_after_s or 0.0, uniform(longest_s / 2, longest_s))
+        now_s = time.monotonic()
+        pending.since_s = now_s if pending.since_s is None else pending.since_s
+        left_s = pending.since_s + LAUNCH_OUTAGE_S - now_s
+        if left_s <= 0:
+            return False
+        longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(pending.waits, DOUBLINGS_MAX))
+        # The last try is at the end of the time.
+        wait_s = min(uniform(longest_s / 2, longest_s), left_s)
         pending.waits += 1
-        pending.due_s = time.monotonic() + wait_s
+        pending.due_s = now_s + max(refusal.retry_after_s or 0.0, wait_s)
         return True
 
     def _record(self, result: LaunchResult) -> None:

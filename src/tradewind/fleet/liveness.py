@@ -9,6 +9,7 @@ from tradewind.errors import TradewindError
 from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.leases import Leases
+from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import Machine, Provider
 from tradewind.gateway.process import STOP_S
 
@@ -30,11 +31,11 @@ class Liveness:
         """Note that a machine was launched just now."""
         self._launched_s[name] = time.monotonic()
 
-    def listed(self) -> tuple[Machine, ...]:
+    def listed(self, patience: Patience | None = None) -> tuple[Machine, ...]:
         """Return the fleet's machines as the provider lists them. Raises GatewayError."""
         from tradewind.fleet.ending import list_machines
 
-        found = list_machines(self._provider, self._fleet_id, self._in_flight)
+        found = list_machines(self._provider, self._fleet_id, self._in_flight, patience)
         self._boots.listed(found)
         return found
 

@@ -24,6 +24,7 @@ __all__ = [
     "KEY_TAG",
     "NAME_TAG",
     "OWNER_TAG",
+    "Accountable",
     "Admitting",
     "Adopting",
     "Billing",
@@ -292,6 +293,11 @@ class Leftover:
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def named(self) -> str:
+        """Its kind in a line for the user."""
+        return "copied program" if self.kind == "program" else self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -394,6 +400,20 @@ class Admitting(Protocol):
         Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
         has had none here meanwhile. Raises CallRefused.
         """
+        ...
+
+
+@runtime_checkable
+class Accountable(Provider, Protocol):
+    """A provider whose machines may leave something that costs money or is clutter."""
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that `left_of` looks for, in words and the plural; none if there can be none."""
+        ...
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return all resources of a fleet that the provider has. Raises CallRefused if it cannot be asked."""
         ...
 
 

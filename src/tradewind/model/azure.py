@@ -48,7 +48,7 @@ class AzureSettings:
     - `spot`: True if spot machines may be rented
     - `routing`: the network over which traffic leaves Azure: Microsoft's, or the nearest exit to the internet
     - `boot_diagnostics`: True if the console of machines is recorded
-    - `auto_shutdown`: True if a machine without `identity` gets a schedule that stops it once a day
+    - `auto_shutdown`: True if a machine gets a schedule that stops it once a day
     - `home_cidr`: addresses from which the owner dials the gateways
     - `proxy`: URL of an HTTP proxy that machines use
     - `programs`: where machines download the gateway program, as `ProgramSource.document`

@@ -25,6 +25,8 @@ EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 Network = Literal["host", "service", "out"]
 #: A name that Kubernetes accepts for a namespace.
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+#: A name that it accepts for a service account.
+_ACCOUNT = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 #: An amount of CPU or memory as Kubernetes writes it: 500m, 2, 4Gi.
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 
@@ -57,6 +59,7 @@ class KubeCluster:
     - `autoscales`: True if the cluster adds nodes for pods that have no room
     - `longest_h`: longest life of a gateway [h], however often its lease is renewed
     - `pull_secrets`: names of the secrets with the image registry's credentials
+    - `service_account`: service account of the pods, whose workload identity gateways may use; None: the namespace's
     """
 
     context: str
@@ -79,6 +82,7 @@ class KubeCluster:
     autoscales: bool = False
     longest_h: int = LONGEST_H
     pull_secrets: tuple[str, ...] = ()
+    service_account: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the cluster as a JSON object, which has no secrets."""
@@ -185,6 +189,7 @@ class _Entry:
             autoscales=self._truth("autoscales"),
             longest_h=self._number("longest_h", LONGEST_H, 1, LONGEST_H_MAX),
             pull_secrets=self._texts("pull_secrets"),
+            service_account=self._service_account(),
         )
 
     def text(self, key: str, default: str | None) -> str | None:
@@ -251,6 +256,11 @@ class _Entry:
         if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
             raise ConfigError(f"{self._place}: {key} must be a list of names")
         return tuple(values)
+
+    def _service_account(self) -> str | None:
+        if "service_account" not in self._table:
+            return None
+        return self._matching("service_account", "", _ACCOUNT, "a name of a service account")
 
     def _node_ports(self) -> tuple[int, int]:
         text = self.text("node_ports", "30000-32767") or ""

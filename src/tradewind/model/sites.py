@@ -41,7 +41,7 @@ CONFIRM_ABOVE_USD_MAX = 1e6
 #: Most pairs of regions in `unconnected`.
 PAIRS_MAX = 1024
 _PLACEHOLDER = r"\{([^{}]*)\}"
-PLACEHOLDERS = ("processor", "sha256")
+PLACEHOLDERS = ("processor", "sha256", "region")
 """Words in braces that `program_url` may have."""
 
 
@@ -155,7 +155,7 @@ class Cloud:
 class FleetTable:
     """Settings common to all providers, the table `[fleet]`.
 
-    - `program_url`: URL of the gateway program, with `{processor}` and `{sha256}` where it depends on these
+    - `program_url`: URL of the gateway program, with `{processor}`, `{sha256}` and `{region}` where it depends on these
     - `programs`: folder with the programs `tradewind-gateway-x86_64` and `-aarch64`; None: this machine's program
     - `home_cidr`: addresses from which this machine reaches others, as CIDR; None: it is looked up
     - `home_gbps`: rate of this machine between two stores, the setting `home_rate`; None: it is learned
@@ -277,7 +277,7 @@ def _check_url(url: str, place: str) -> None:
     if unknown := next((name for name in re.findall(_PLACEHOLDER, url) if name not in PLACEHOLDERS), None):
         raise ConfigError(
             f"{place}: program_url has the unknown placeholder {{{unknown}}}",
-            hint="it may have {processor} and {sha256}",
+            hint="it may have {processor}, {sha256} and {region}",
         )
 
 

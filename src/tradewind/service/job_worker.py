@@ -26,6 +26,7 @@ from tradewind.errors import (
     JobBusy,
     JobNotFound,
     JobUnreadable,
+    MachinesMayRun,
     StateError,
     TradewindError,
     Unavailable,
@@ -342,7 +343,10 @@ class JobWorker:
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
-            running.close()
+            try:
+                running.close()
+            except MachinesMayRun as error:
+                _LOG.error("job %s: %s", lease.job, error)  # Its objects are there, and its user cannot end machines.
             self._note_limits(job, lease)
         finally:
             if self._traces is not None:

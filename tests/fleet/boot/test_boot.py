@@ -38,7 +38,9 @@ class Stage:
         token = JoinToken.new()
         self.owner.add("one", token)
         join = self.owner.join("one", token).listening(f"0.0.0.0:{CONTROL_PORT}", f"0.0.0.0:{DATA_PORT}")
-        text = user_data(join, sources or (self.source,), lease_s, boot_s=boot_s, late_s=late_s, look_s=look_s)
+        text = user_data(
+            join, sources or (self.source,), lease_s, "x:here", boot_s=boot_s, late_s=late_s, look_s=look_s
+        )
         machine = self.booter.boot("one", text)
         self.owner.add("one", token, dial=f"{machine.address}:{CONTROL_PORT}")
         return machine
@@ -165,7 +167,7 @@ def test_a_program_that_has_moved_is_downloaded_from_there(stage: Stage, tmp_pat
 
 def test_a_proxy_is_not_asked_for_what_the_machine_knows_about_itself() -> None:
     source = ProgramSource("x86_64", "http://example.org/", "0" * 64)
-    lines = user_data("{}", [source], 600, proxy="http://proxy.example:3128").splitlines()
+    lines = user_data("{}", [source], 600, "aws:us-east-1", proxy="http://proxy.example:3128").splitlines()
     exports = "\n".join(line for line in lines if line.startswith("export "))
     shown = subprocess.run(["sh", "-c", f"{exports}\nexec env"], env={}, capture_output=True, text=True, check=True)
     variables = dict(line.split("=", 1) for line in shown.stdout.splitlines())
@@ -175,10 +177,17 @@ def test_a_proxy_is_not_asked_for_what_the_machine_knows_about_itself() -> None:
     assert variables["no_proxy"] == variables["NO_PROXY"]
 
 
+def test_each_region_can_have_a_url_of_its_own() -> None:
+    source = ProgramSource("x86_64", "https://programs-{region}.s3.{region}.amazonaws.com/gateway", "0" * 64)
+    script = user_data("{}", [source], 600, "aws:us-east-1")
+    assert f"x86_64 {'0' * 64} https://programs-us-east-1.s3.us-east-1.amazonaws.com/gateway" in script
+    assert "{region}" not in script
+
+
 def test_user_data_that_is_too_long_is_refused() -> None:
     source = ProgramSource("x86_64", "http://example.org/" + "a" * 20_000, "0" * 64)
     with pytest.raises(GatewayError, match=r"the user data of a machine has .* bytes, at most 16384 are possible"):
-        user_data("{}", [source], 600)
+        user_data("{}", [source], 600, "aws:us-east-1")
 
 
 def _arguments(pid: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fleet.worlds import World, living, wait_until
 from tradewind.errors import GatewayError
-from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, Machine
+from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, Accountable, Machine
 from tradewind.fleet.providers import KINDS
 from tradewind.fleet.readiness import Readiness
 from tradewind.gateway.client import GatewayClient
@@ -154,6 +154,9 @@ def test_leftovers_include_everything_and_can_be_terminated(world: World, tmp_pa
     stranger = world.again(tmp_path / "empty")
     found = [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()]
     assert {left.tags[NAME_TAG] for left in found if NAME_TAG in left.tags} == {"one", "two"}
+    if isinstance(stranger, Accountable) and stranger.leaves:
+        assert {left.id for left in stranger.left_of(world.fleet_id())} == {left.id for left in found}
+        assert stranger.left_of("another-fleet") == ()
     stranger.terminate([left.id for left in found])
     assert [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()] == []
 

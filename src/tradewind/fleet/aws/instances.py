@@ -57,7 +57,7 @@ def instance_script(order: LaunchOrder, settings: AwsSettings, programs: Sequenc
     else:
         join = order.join.calling(data)
     notice = SPOT_NOTICE if is_spot(order, settings) else None
-    return user_data(join, programs, order.lease.seconds, proxy=settings.proxy, notice_command=notice)
+    return user_data(join, programs, order.lease.seconds, order.region, proxy=settings.proxy, notice_command=notice)
 
 
 def run_request(

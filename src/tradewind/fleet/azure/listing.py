@@ -27,7 +27,7 @@ from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, CallRefused
 from tradewind.model.azure import AzureSettings
 from tradewind.model.records import dataclass, field
 
-__all__ = ["Listing", "is_ours", "is_over", "power_of"]
+__all__ = ["KINDS_IN_PLURAL", "Listing", "is_ours", "is_over", "power_of"]
 
 #: Name of each type among the leftovers.
 KINDS = {
@@ -39,6 +39,8 @@ KINDS = {
     GROUPS: "security group",
     NETWORKS: "network",
 }
+#: The same in the plural.
+KINDS_IN_PLURAL = {kind: f"{name}es" if name.endswith("ss") else f"{name}s" for kind, name in KINDS.items()}
 STOPPED = "stopped machine, which is still billed"
 SCHEDULES_VERSION = "2018-09-15"
 
@@ -101,7 +103,7 @@ class Listing:
         found = [MACHINES, INTERFACES, DISKS, GROUPS]
         found += [ADDRESSES] if self.settings.public_address else []
         found += [NETWORKS] if set(self.settings.regions) - self.settings.subnets.keys() else []
-        return found + ([SCHEDULES] if self.settings.identity is None and self.settings.auto_shutdown else [])
+        return found + ([SCHEDULES] if self.settings.auto_shutdown else [])
 
     def machine(self, name: str) -> Any | None:
         """Return a machine with its state; None if it is gone. Raises CallRefused."""

@@ -56,7 +56,7 @@ NETWORK_ACTIONS = (
     "Microsoft.Network/virtualNetworks/write",
     "Microsoft.Network/virtualNetworks/delete",
 )
-#: In addition, with an identity of the machines; without one, with schedules.
+#: In addition, with an identity of the machines; with schedules.
 IDENTITY_ACTIONS = ("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",)
 SCHEDULE_ACTIONS = (
     "Microsoft.DevTestLab/schedules/read",
@@ -78,7 +78,7 @@ def owner_actions(settings: AzureSettings) -> list[str]:
     actions += ADDRESS_ACTIONS if settings.public_address else ()
     actions += NETWORK_ACTIONS if set(settings.regions) - settings.subnets.keys() else ()
     actions += IDENTITY_ACTIONS if settings.identity else ()
-    actions += SCHEDULE_ACTIONS if settings.identity is None and settings.auto_shutdown else ()
+    actions += SCHEDULE_ACTIONS if settings.auto_shutdown else ()
     actions += DIAGNOSTICS_ACTIONS if settings.boot_diagnostics else ()
     return actions
 

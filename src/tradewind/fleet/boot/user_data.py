@@ -17,6 +17,7 @@ __all__ = ["USER_DATA_BYTES_MAX", "ProgramSource", "programs_from_document", "us
 USER_DATA_BYTES_MAX = 16 * 1024
 #: The metadata services of the clouds. A proxy would answer with what it knows about itself, also with its identity.
 NEVER_BY_PROXY = "169.254.169.254,metadata.google.internal"
+REGION_PLACEHOLDER = "{region}"
 _SCRIPT = Path(__file__).with_name("boot.sh")
 #: A machine ends if its gateway does not run within this time. The join token is not valid for longer.
 BOOT_S = TOKEN_S
@@ -30,12 +31,16 @@ LOOK_S = 5
 class ProgramSource:
     """Where a machine downloads the gateway program, and the program's SHA-256, for one processor.
 
-    `processor` is the name that `uname -m` prints: `x86_64` or `aarch64`.
+    `processor` is the name that `uname -m` prints: `x86_64` or `aarch64`. The URL may have the placeholder `{region}`.
     """
 
     processor: str
     url: str
     sha256: str
+
+    def url_in(self, region: str) -> str:
+        """Return the URL for machines of a region: the placeholder is the cloud's own name of it, as `us-east-1`."""
+        return self.url.replace(REGION_PLACEHOLDER, region.rpartition(":")[2])
 
     def document(self) -> dict[str, Any]:
         """Return the source as a JSON object."""
@@ -51,6 +56,7 @@ def user_data(
     join: str,
     programs: Sequence[ProgramSource],
     lease_s: int,
+    region: str,
     *,
     proxy: str | None = None,
     boot_s: int = BOOT_S,
@@ -62,13 +68,14 @@ def user_data(
     """Return the shell script that a machine runs when it boots.
 
     `join` is the join document as JSON on one line. Its token works once and for TOKEN_S, because others may read
-    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. The machine ends if its gateway
-    does not run within `boot_s`, and `late_s` after its lease has expired; it checks the lease every `look_s`.
-    `end_command` is a shell command that ends the machine for good, where a shutdown only stops it. `notice_command` is
-    one that succeeds once the cloud has announced that it takes the machine back; then the gateway ends at once.
+    user data. `region` is the machine's, such as `aws:us-east-1`. `proxy` is the URL of an HTTP proxy for the
+    download and for the stores. The machine ends if its gateway does not run within `boot_s`, and `late_s` after
+    its lease has expired; it checks the lease every `look_s`. `end_command` is a shell command that ends the
+    machine for good, where a shutdown only stops it. `notice_command` is one that succeeds once the cloud has
+    announced that it takes the machine back; then the gateway ends at once.
     Raises GatewayError if the script is longer than USER_DATA_BYTES_MAX.
     """
-    lines = "\n".join(f"{source.processor} {source.sha256} {source.url}" for source in programs)
+    lines = "\n".join(f"{source.processor} {source.sha256} {source.url_in(region)}" for source in programs)
     numbers = {"lease_s": lease_s, "boot_s": boot_s, "late_s": late_s, "look_s": look_s}
     settings = {"programs": lines, "join": join, **{name: str(value) for name, value in numbers.items()}}
     commands = {"end_command": end_command, "notice_command": notice_command}

@@ -6,7 +6,6 @@ Objects are plain documents here. Every call raises CallRefused.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
+from tradewind.fleet.kubernetes.kubeconfig import kubeconfig_of
 from tradewind.fleet.kubernetes.refusals import answered
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.model.kubernetes import KubeCluster
@@ -218,10 +218,9 @@ class ClusterCalls:
     def _connect(self) -> Client:
         prepare_decoders()
         import httpx2
-        from lightkube import Client, KubeConfig
+        from lightkube import Client
 
-        path = self._kubeconfig
-        config = KubeConfig.from_env() if path is None else KubeConfig.from_file(os.path.expanduser(path))
+        config = kubeconfig_of(self._cluster.context, self._kubeconfig)
         return Client(
             config=config.get(context_name=self._cluster.context),
             namespace=self._cluster.namespace,

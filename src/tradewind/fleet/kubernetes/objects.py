@@ -39,6 +39,7 @@ REMAINS_S = 300
 GRACE_S = 15
 #: The pods of a node that has stopped to report count as ended after this time.
 LOST_S = 30
+AZURE_IDENTITY = "azure.workload.identity/use"
 #: The user and group that run the gateway: nobody.
 NOBODY = 65534
 
@@ -73,7 +74,7 @@ def job(order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str, int]) -> d
             "backoffLimit": 0,
             "activeDeadlineSeconds": START_S,
             "ttlSecondsAfterFinished": REMAINS_S,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {"metadata": {"labels": labels | _identity_labels(cluster)}, "spec": pod},
         },
     }
 
@@ -106,6 +107,8 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
         "terminationGracePeriodSeconds": GRACE_S,
         "hostNetwork": is_host,
         "dnsPolicy": "ClusterFirstWithHostNet" if is_host else "ClusterFirst",
+        **({} if cluster.service_account is None else {"serviceAccountName": cluster.service_account}),
+        # Workload identities have tokens of their own, which are not for the API server.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -121,6 +124,11 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
         "volumes": [{"name": "join", "secret": {"secretName": name, "defaultMode": 0o440}}],
         "containers": [container],
     }
+
+
+def _identity_labels(cluster: KubeCluster) -> dict[str, str]:
+    """Return the label with which Azure gives a pod the token of its service account; Amazon and Google need none."""
+    return {} if cluster.service_account is None else {AZURE_IDENTITY: "true"}
 
 
 def _tolerations_of_loss() -> list[dict[str, Any]]:

@@ -483,6 +483,16 @@ class AwsProvider:
         """Return all living instances, disks and security groups of ours. Raises CallRefused."""
         return tuple(found for of in each_of(self._regions(), self._leftovers_in) for found in of)
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return "instances", "disks", "security groups"
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet, in the regions in which it may have had machines. Raises CallRefused."""
+        found = each_of(self._regions(fleet_id), self._leftovers_in)
+        return tuple(one for of in found for one in of if one.tags.get(FLEET_TAG) == fleet_id)
+
     def _leftovers_in(self, region: str) -> list[Leftover]:
         machines = self._listed_in(region, [OURS, LIVING])
         found = [Leftover(machine.id, "machine", machine.region, machine.tags) for machine in machines]

@@ -6,8 +6,8 @@ Deleting the machine deletes the other two and the disk. A fleet has a network a
 which go with its last machine there.
 
 A machine that shuts itself down in Azure is stopped, but it is billed until it is deleted. With a user-assigned
-identity (`identity`) it deletes itself; without one it is stopped, `leftovers` shows it, and a schedule releases its
-hardware within a day.
+identity (`identity`) it deletes itself; without one it is stopped, and `leftovers` shows it. In both cases a schedule
+releases its hardware within a day if it still exists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.console import AzureConsole
 from tradewind.fleet.azure.ending import deleting_command, eviction_command
-from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing, is_over, power_of
+from tradewind.fleet.azure.listing import KINDS_IN_PLURAL, SCHEDULES_VERSION, Listing, is_over, power_of
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
 from tradewind.fleet.azure.networks import Networks
 from tradewind.fleet.azure.offers import Market
@@ -89,6 +89,8 @@ class AzureProvider:
         self._removal = Removal(settings, self._clients, self._names, self._listing, self._attaching)
         self._networks = Networks(settings, self._clients, self._names, self._listing)
         self._market = Market(settings, self._clients, prices)
+        #: Machines that this object has ordered, by fleet: disks have no tags that say whose they are.
+        self._ordered: dict[str, set[str]] = {}
 
     @property
     def settles_s(self) -> float:
@@ -130,6 +132,8 @@ class AzureProvider:
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Create machines concurrently. A machine that was ordered before with the same key is returned instead."""
         fleets = {order.fleet_id for order in orders}
+        for order in orders:
+            self._ordered.setdefault(order.fleet_id, set()).add(self._names.machine(order))
         there = [vm for vm in self._listing.of(MACHINES) if (vm.tags or {}).get(FLEET_TAG) in fleets]
         results = dict(zip(orders, each_of(orders, partial(self._launched_before, there), AT_ONCE_MAX), strict=True))
         fresh = [order for order in orders if results[order] is None]
@@ -267,6 +271,7 @@ class AzureProvider:
             join,
             programs_from_document(settings.programs),
             order.lease.seconds,
+            order.region,
             proxy=settings.proxy,
             end_command=ending,
             notice_command=eviction_command() if order.spot else None,
@@ -294,8 +299,8 @@ class AzureProvider:
             look_s = min(LOOK_S_MAX, look_s * 2)
 
     def _schedule(self, order: LaunchOrder, machine: str) -> None:
-        """Let Azure stop a machine that cannot delete itself once a day."""
-        if self._settings.identity is not None or not self._settings.auto_shutdown:
+        """Let Azure stop a machine once a day: its own timer may fail, and its identity may lack the permission."""
+        if not self._settings.auto_shutdown:
             return
         body = bodies.schedule_body(order, location_of(order.region), self._names.id(MACHINES, machine))
         path = self._names.id(SCHEDULES, self._names.part(SCHEDULES, machine))
@@ -325,6 +330,16 @@ class AzureProvider:
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return all resources of ours in the resource group."""
         return tuple(self._listing.leftovers())
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return tuple(KINDS_IN_PLURAL[kind] for kind in self._listing.kinds)
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        disks = {self._names.id(DISKS, self._names.part(DISKS, one)) for one in self._ordered.get(fleet_id, ())}
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id or one.id in disks)
 
     def host(self, machine: Machine) -> Host | None:
         """Return the recorded console of a machine; None without `boot_diagnostics`."""

@@ -327,7 +327,7 @@ class GcpProvider:
             join = order.join.calling(data)
         else:
             join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        return user_data(join, self._programs, order.lease.seconds, proxy=self._settings.proxy)
+        return user_data(join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy)
 
     def _make_rules(self, order: LaunchOrder) -> None:
         if not self._settings.firewall or order.fleet_id in self._rules:
@@ -458,6 +458,15 @@ class GcpProvider:
                 region = f"gcp:{zone.rpartition('-')[0]}"
                 found.append(Leftover(f"{zone}{DISK}{disk.get('name')}", "disk", region, tags))
         return (*found, *(rule_leftovers(self._api) if self._settings.firewall else ()))
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return ("VMs", "disks", *(("firewall rules",) if self._settings.firewall else ()))
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id)
 
     def host(self, machine: Machine) -> GcpAccess:
         """Return access to the end of a machine's console. Nobody can log in."""

@@ -409,6 +409,15 @@ class KubernetesProvider:
                 left.append(Leftover(f"{member.cluster.context}/{name}", kind, member.cluster.region, found.tags))
         return tuple(left)
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave."""
+        return "Jobs", "pods", "Services"
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id)
+
     def host(self, machine: Machine) -> PodHost | None:
         """Return the end of the machine's log, and how it ended. A pod has no shell, so nothing else is possible."""
         context, _, name = machine.id.rpartition("/")

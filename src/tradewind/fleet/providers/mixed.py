@@ -20,6 +20,7 @@ from tradewind.fleet.addresses import addresses_of_name, is_address
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import (
     FLEET_TAG,
+    Accountable,
     Admitting,
     Adopting,
     CallRefused,
@@ -214,6 +215,26 @@ class MixedProvider:
             for one in found
             if self._belongs(member, one.region)
         )
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of resources that a fleet may leave at a member."""
+        return tuple(dict.fromkeys(kind for _, provider in self._accountable for kind in provider.leaves))
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet at all members. Raises CallRefused if one member cannot be asked."""
+        listed = each_of(self._accountable, lambda pair: pair[1].left_of(fleet_id))
+        return tuple(
+            replace(one, id=f"{member.name}/{one.id}")
+            for (member, _), found in zip(self._accountable, listed, strict=True)
+            for one in found
+            if self._belongs(member, one.region)
+        )
+
+    @property
+    def _accountable(self) -> list[tuple[FleetMember, Accountable]]:
+        members = ((member, member.provider) for member in self._members)
+        return [(member, provider) for member, provider in members if isinstance(provider, Accountable)]
 
     def host(self, machine: Machine) -> Host | None:
         """Return the access that the machine's member offers."""

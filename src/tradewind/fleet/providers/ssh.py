@@ -362,6 +362,15 @@ class SshProvider:
                     found.append(Leftover(f"{host.name}{PROGRAMS}/{line[1]}", "program", host.region))
         return tuple(found)
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Kinds of what a fleet may leave. Copied programs belong to no fleet, and stay for the next one."""
+        return ("gateways",)
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        """Return what is left of a fleet. Raises CallRefused."""
+        return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id)
+
     def host(self, machine: Machine) -> Host | None:
         """Return access to a machine."""
         host = self._by_name.get(machine.zone or "")
