@@ -38,6 +38,7 @@ from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_kernels import ProxyKernel, kernels_of, slower_line, with_kernels
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.acceleration_pools import pools_of
+from tradewind.engine.acceleration_proxies import proxy_state
 from tradewind.engine.acceleration_remains import purpose_of
 from tradewind.engine.acceleration_supervision import this_supervisor
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
@@ -485,27 +486,12 @@ class Acceleration:
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:
-        status, error, kernel = self._statuses.get(name), self._health.unhealthy.get(name), self._kernels.get(name)
+        error = self._health.unhealthy.get(name)
         health: ProxyHealth = (
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
         state = ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
-        if kernel is not None:
-            state = replace(
-                state,
-                receive_window_bytes=kernel.receive_window_bytes,
-                send_window_bytes=kernel.send_window_bytes,
-                congestion_control=kernel.congestion_control,
-            )
-        if status is None:
-            return state
-        return replace(
-            state,
-            open=status.open,
-            bytes_up=status.bytes_up,
-            bytes_down=status.bytes_down,
-            refused=sum(status.refused.values()),
-        )
+        return proxy_state(state, self._statuses.get(name), self._kernels.get(name))
 
 
 def _failure(look: SplitStatus | str) -> str | None:
