@@ -88,8 +88,8 @@ pub const STRANGERS_PART: usize = 4;
 pub const RATES_SWEPT_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the next proxies in `probes` are connected to, unless a connection has just been opened.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(3);
-/// Longest time of such a connection, TLS included; then the next proxy has failed.
-pub const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest time of such a connection, TLS included; then the next proxy has failed. A busy host answers late.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most listeners of one proxy; a configuration with more is refused.
 pub const LISTENERS_MAX: usize = 64;
 /// Most bytes of a configuration; a larger one is refused.

@@ -69,7 +69,7 @@ GRACE_S = 5.0
 #: Most looks at a time.
 WORKERS = 16
 #: Time after the start of a machine in which failures of its neighbours may be those of its former one: two probes.
-RENEWED_S = 10.0
+RENEWED_S = 16.0
 
 
 class Acceleration:

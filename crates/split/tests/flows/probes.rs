@@ -35,7 +35,7 @@ async fn a_next_proxy_that_accepts_and_does_not_answer_has_failed() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let entry = prober(&Fleet::new(), silent.local_addr().unwrap());
     let status = entry.until(|status| status.hops.get("exit").is_some_and(|hop| hop.failures > 0)).await;
-    assert_eq!(status.hops["exit"].failure.as_deref(), Some("exit: no connection within 3s"));
+    assert_eq!(status.hops["exit"].failure.as_deref(), Some("exit: no connection within 5s"));
 }
 
 #[test]
