@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from tradewind.acceleration.comparison import TRIAL_EVERY_S, TRIAL_S, Comparison
-from tradewind.acceleration.health import FAILURES_UNTIL_UNHEALTHY, SUCCESSES_UNTIL_HEALTHY, Health, paths_now
+from tradewind.acceleration.failures import AWAY_S, FAILED_MAX, FailedConnections
+from tradewind.acceleration.health import (
+    FAILURES_UNTIL_UNHEALTHY,
+    HOP_FAILURES,
+    SUCCESSES_UNTIL_HEALTHY,
+    Health,
+    paths_now,
+    unreached,
+)
 from tradewind.acceleration.wiring import (
     HOME,
     Wire,
@@ -24,7 +32,7 @@ from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.errors import ConfigError
 from tradewind.model.flows import flows_from_document
 from tradewind.model.records import replace
-from tradewind.model.split import SplitStatus, SplitTraffic
+from tradewind.model.split import SplitHop, SplitStatus, SplitTraffic
 from tradewind.placement.plan import FlowPlan, PlacedProxy, PlacementPlan
 
 REGIONS = {"aws-a-1": "aws:a", "aws-b-1": "aws:b", "aws-a-2": "aws:a"}
@@ -150,6 +158,18 @@ def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:
     assert (home.allow, home.proxies) == (("h:1", "h:2"), addresses)
 
 
+def test_each_gateway_probes_its_next_proxies_and_asks_for_bbr() -> None:
+    wires = wire("x", "h:1", "aws-a-1", "aws-b-1"), wire("y", "h:2", "aws-a-2"), wire("z", "h:3")
+    paths = {(each.name, each.through) for each in wires}
+    addresses = {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5", "aws-a-2": "10.0.0.3:5"}
+    probes = {name: proxy_program(name, wires, paths, addresses, 1.0, 0, "bbr").probes for name in addresses}
+    assert probes == {"aws-a-1": ("aws-b-1",), "aws-b-1": (), "aws-a-2": ()}
+    # Also while its flow goes direct, so that its recovery is seen.
+    home = home_program(wires, {"x": (), "y": ("aws-a-2",), "z": ()}, addresses, 1.0, 0, "bbr")
+    assert (home.probes, home.congestion_control) == (("aws-a-1", "aws-a-2"), "bbr")
+    assert set(home.probes) <= home.proxies.keys()
+
+
 def test_the_fleet_has_a_hop_for_each_pair_that_connects() -> None:
     plan = fleet_plan([("aws-a-1", "aws-b-1"), ("aws-a-1",), ()], REGIONS, "site:x")
     assert {(hop.start, hop.end) for hop in plan.hops} == {(HOME, "aws-a-1"), ("aws-a-1", "aws-b-1")}
@@ -169,6 +189,60 @@ def test_health_has_hysteresis() -> None:
     assert health.unhealthy
     health.look("p", None)
     assert not health.unhealthy
+
+
+def test_a_proxy_is_unreached_if_a_neighbour_on_a_path_cannot_connect() -> None:
+    wires = wire("x", "h:1", "aws-a-1", "aws-b-1"), wire("y", "h:2", "aws-a-2")
+    fine = SplitHop(1, 1.0, 1.0)
+    broken = replace(fine, failures=HOP_FAILURES, failure="connection refused")
+
+    def status(**hops: SplitHop) -> SplitStatus:
+        named = {name.replace("_", "-"): hop for name, hop in hops.items()}
+        return SplitStatus("running", (), 0, 0, 0, 0, 0, {}, 0, 0, (), named)
+
+    looks: dict[str, SplitStatus | str] = {
+        HOME: status(aws_a_1=fine, aws_b_1=broken),
+        "aws-a-1": status(aws_b_1=fine),
+        "aws-a-2": "no answer",
+    }
+    assert unreached(wires, looks) == {}, "home is no neighbour of the exit"
+    looks["aws-a-1"] = status(aws_b_1=broken)
+    assert unreached(wires, looks) == {"aws-b-1": "aws-a-1 cannot connect to it: connection refused"}
+    once = replace(broken, failures=HOP_FAILURES - 1)
+    looks = {HOME: status(aws_a_1=broken, aws_a_2=once), "aws-a-1": "no answer"}
+    assert unreached(wires, looks) == {"aws-a-1": "home cannot connect to it: connection refused"}
+
+
+def test_flows_go_direct_for_a_while_if_their_connections_fail_on_proxies() -> None:
+    failures = FailedConnections()
+    failures.count(FAILED_MAX - 1, 0, 1.0)
+    assert not failures.are_too_many(1.0)
+    failures.count(FAILED_MAX, 1, 2.0)
+    assert not failures.are_too_many(2.0), "one was established meanwhile"
+    failures.count(2 * FAILED_MAX, 1, 3.0)
+    assert failures.are_too_many(3.0) and not failures.are_too_many(3.0 + AWAY_S)
+
+
+def test_failed_connections_of_a_flow_are_counted_and_lead_it_aside() -> None:
+    wires = wire("x", "h:1", "aws-a-1"), wire("y", "h:2", "aws-a-1")
+    counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
+    ours = listener_key(wires[0]).name
+    traffic = (SplitTraffic(("aws-a-1",), 0, 0, 0, "h:1", ours, failed=FAILED_MAX),)
+    status = SplitStatus("running", (), 0, 1, 0, 0, 0, {}, 0, 0, traffic, {})
+    assert counts.count(wires, status, 1.0)
+    assert counts.aside == {"x": f"its last {FAILED_MAX} connections over proxies failed; direct for 60 s"}
+    assert [each.failed for each in counts.states(wires, {}, {})] == [FAILED_MAX, 0]
+    assert counts.count(wires, status, 1.0 + AWAY_S) and not counts.aside
+
+
+def test_a_flow_has_the_time_of_its_transfers_as_predicted_and_achieved() -> None:
+    (up,) = placed({**FLOW, "every": "3d"})
+    assert (up.period_bytes, up.predicted_s) == (10e9, 10.0)
+    counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
+    traffic = (SplitTraffic((), 1, 5_000_000, 0, up.target, listener_key(up).name),)
+    counts.count([up], SplitStatus("running", (), 0, 1, 0, 0, 0, {}, 0, 0, traffic, {}), 1.0)
+    (state,) = counts.states([up], {}, {})
+    assert state.predicted_s == 10.0 and state.achieved_s == pytest.approx(2000.0)
 
 
 def test_flows_avoid_unhealthy_proxies() -> None:

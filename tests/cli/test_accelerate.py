@@ -74,7 +74,23 @@ def test_a_flows_file_is_placed_and_its_problem_kept(
     assert plan["acceleration"] > 2 and plan["cost_cents"] <= 2000
     assert main([*words, "--problem", str(kept)]) == 0
     again = json.loads(capsys.readouterr().out)
+    tuned_s = plan.pop("tuned_total_fct_s")
     assert {**plan, "solve_s": 0} == {**again, "solve_s": 0}
+    assert main(["accelerate", "plan", "--algorithm", "2p", str(flows)]) == 0
+    (free,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("free ")]
+    assert tuned_s < plan["direct_total_fct_s"] / 2 and "`tradewind accelerate advise`" in free
+
+
+def test_a_flows_file_is_named_once(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("plan", "up"):
+        assert main(["accelerate", action, str(flows), "--flows", str(flows)]) == 2
+        assert "name the flows file once" in capsys.readouterr().err
+        assert main(["accelerate", action, str(flows), "other.toml"]) == 2
+        assert "takes one flows file" in capsys.readouterr().err
+    assert main(["accelerate", "up", "missing.toml"]) == 2
+    assert "missing.toml" in capsys.readouterr().err
+    assert main(["accelerate", "up", str(flows), "--resume", "x"]) == 2
+    assert "--resume starts the same flows" in capsys.readouterr().err
 
 
 def test_advice_for_a_file_begins_with_what_is_free(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +159,7 @@ def test_a_flow_whose_round_trip_cannot_be_measured_is_named(
         (["plan"], "accelerate plan needs either --flows or --problem"),
         (["plan", "--flows", "a", "--problem", "b"], "accelerate plan needs either --flows or --problem"),
         (["plan", "--problem", "b", "--write-problem", "c"], "--write-problem needs --flows"),
-        (["plan", "extra", "--problem", "b"], "accelerate plan takes no arguments"),
+        (["plan", "extra", "--problem", "b"], "accelerate plan needs either --flows or --problem"),
         (["plan", "--flows", "none.toml"], "none.toml: no such file"),
         (["advise"], "accelerate advise needs either --flows or one address"),
         (["advise", "a:1", "b:1"], "accelerate advise needs either --flows or one address"),

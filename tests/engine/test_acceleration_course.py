@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tradewind.engine.acceleration_course import (
+    BLOCKED_REPLACEMENTS_MAX,
+    BLOCKED_S,
     DRAIN_S,
     HOME_LOOKS_MAX,
     LIVING_EVERY_S,
@@ -93,6 +95,31 @@ def test_a_dead_machine_is_replaced_and_a_living_one_is_asked_for_again() -> Non
     course.handle(ill, 20.0)
     course.handle(Finished(names=("a",)), 20.0)
     assert course.handle(Finished("quota"), 21.0) == [Say("proxy a was not replaced: quota")]
+
+
+def test_a_proxy_that_nothing_can_connect_to_gets_a_few_other_machines() -> None:
+    course, now_s = Course(0.0), 0.0
+    blocked, asked = Looked(900.0, unhealthy=("a",), blocked=("a",)), [Ask(("a",))]
+    for number in range(BLOCKED_REPLACEMENTS_MAX):
+        assert course.handle(blocked, now_s) == asked
+        course.handle(Finished(), now_s)
+        now_s += BLOCKED_S * 2**number
+        said, replaced = course.handle(blocked, now_s)
+        assert isinstance(said, Say) and "nothing can connect to" in said.line
+        assert (replaced, course.replacing) == (Replace("a"), "a")
+        assert course.handle(Finished(), now_s)[0] == Rewire("a")
+        now_s += LIVING_EVERY_S
+    for _ in range(3):
+        now_s += 100 * BLOCKED_S
+        assert course.handle(blocked, now_s) == asked, "the network may be at fault"
+        course.handle(Finished(), now_s)
+
+
+def test_a_proxy_that_can_be_reached_again_keeps_its_machine() -> None:
+    course, blocked = Course(0.0), Looked(900.0, blocked=("a",))
+    assert course.handle(blocked, 0.0) == course.handle(FINE, BLOCKED_S) == []
+    assert course.handle(blocked, BLOCKED_S) == course.handle(blocked, 2 * BLOCKED_S - 1) == []
+    assert Replace("a") in course.handle(blocked, 2 * BLOCKED_S)
 
 
 def test_a_home_that_answers_late_is_waited_for_and_a_dead_one_is_not() -> None:

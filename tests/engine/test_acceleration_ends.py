@@ -49,8 +49,8 @@ def control(tmp_path: Path) -> Any:
 @pytest.fixture
 def acceleration(control: Any) -> Acceleration:
     flows = flows_from_document(parse_toml(FLOWS.encode(), "flows.toml"), "flows.toml")
-    plan = place(problem_from_document({"regions": [], "rtt_ms": [], "flows": [], "budget_cents": 0}, "p"), "f-fct")
-    placed = PlacedFlows(flows, plan, (), "local:here", {}, {}, {})
+    problem = problem_from_document({"regions": [], "rtt_ms": [], "flows": [], "budget_cents": 0}, "p")
+    placed = PlacedFlows(flows, problem, place(problem, "f-fct"), (), "local:here", {}, {}, {})
     return Acceleration(control, SimpleNamespace(), FLOWS, placed, report=list[str]().append)  # type: ignore[arg-type]
 
 

@@ -22,7 +22,8 @@ from tradewind.fleet.running import find_process
 from tradewind.model.acceleration import AccelerationState, AccelerationWish, SupervisorProcess
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import replace
-from tradewind.render.acceleration import acceleration_lines, prometheus_lines
+from tradewind.render.acceleration import acceleration_lines
+from tradewind.render.acceleration_metrics import prometheus_lines
 
 PATIENCE_S = 30.0
 

@@ -144,6 +144,18 @@ def test_a_comparison_is_long_enough_and_leaves_time_for_the_proxies(compared: d
     assert (made.compare_every_s, made.compare_s) == (20, 5)
 
 
+def test_slow_start_and_the_proxies_congestion_control_become_options_of_the_problem() -> None:
+    plain = compiled(flows(HOSTS))
+    assert "slow_start" not in plain and "proxy_congestion_control" not in plain
+    made = compiled(flows({**HOSTS, "loss": 0.001}, slow_start=True, proxy_congestion_control="cubic"))
+    problem = problem_from_document(made, "flows.toml")
+    assert problem.slow_start and problem.proxy_congestion_control == "cubic"
+    slower = place(problem, "f-fct").total_fct_s
+    assert slower > place(replace(problem, slow_start=False), "f-fct").total_fct_s
+    with pytest.raises(ConfigError, match="proxy_congestion_control must be"):
+        flows(HOSTS, proxy_congestion_control="htcp")
+
+
 def test_loss_and_shared_last_miles_become_options_of_the_problem() -> None:
     lossy = {**HOSTS, "loss": 0.001, "congestion_control": "reno", "source_rate": "1Gbit/s"}
     slower = {**HOSTS, "destination": "c.example:2", "source_rate": "500Mbit/s"}

@@ -23,12 +23,13 @@ def test_a_host_has_what_it_says_and_defaults() -> None:
         "usd_per_hour": 0.5,
         "gateways": 2,
         "inbound": False,
+        "raise_tcp_buffers": True,
         "folder": "~/tw",
     }
     hosts = read_hosts({"config": "/etc/ssh_config", "hosts": [LAB, full]}, "config.toml")
     assert hosts.hosts == (
         SshHost("lab-1", "site:lab", "lab-1"),
-        SshHost("me@far", "aws:us-east-1", "198.51.100.7", 7443, 10.0, 1.0, 0.5, 2, False, "~/tw"),
+        SshHost("me@far", "aws:us-east-1", "198.51.100.7", 7443, 10.0, 1.0, 0.5, 2, False, "~/tw", True),
     )
     assert hosts.regions == ["aws:us-east-1", "site:lab"]
     assert hosts_from_document(hosts.document()) == hosts
@@ -55,6 +56,7 @@ def test_the_address_is_by_default_the_name_without_the_user() -> None:
         ({**LAB, "egress": 10}, "egress must be text"),
         ({**LAB, "usd_per_hour": -1}, "usd_per_hour must be a price"),
         ({**LAB, "inbound": "no"}, "inbound must be true or false"),
+        ({**LAB, "raise_tcp_buffers": 1}, "raise_tcp_buffers must be true or false"),
         ({**LAB, "colour": "red"}, "unknown setting 'colour'"),
     ],
 )

@@ -48,6 +48,8 @@ destination_region = "{SERVER}"
 size = "2 GB"
 """
 BODY = os.urandom(2_000_000)
+#: State of an open connection in /proc/net/tcp.
+ESTABLISHED = "01"
 #: Only a failing test waits so long: the host may be busy.
 PATIENCE_S = 180.0
 
@@ -125,15 +127,34 @@ def client_of(command: Command) -> dict[str, Any]:
     return command.run("fleet", "list", "--json").expect(0).events[0]
 
 
-def kill_machine(command: Command, name: str) -> None:
-    """Kill the gateway that runs on a machine of the fleet."""
+def pid_of(command: Command, name: str) -> int:
+    """Return the process of the gateway that runs on a machine of the fleet."""
     fleet = client_of(command)["id"]
     for pid in command.processes():
         words = Path(f"/proc/{pid}/environ").read_bytes()
         if fleet.encode() in words and f'"{name}"'.encode() in words:
-            os.kill(pid, signal.SIGKILL)
-            return
+            return int(pid)
     raise AssertionError(f"no process of {name}")
+
+
+def kill_machine(command: Command, name: str) -> None:
+    os.kill(pid_of(command, name), signal.SIGKILL)
+
+
+def block_data_port(command: Command, proxy: str) -> None:
+    """Drop what a proxy sends from its data port, to which home has connections. Its control port is another."""
+    home = pid_of(command, "home")
+    inodes = {
+        os.readlink(descriptor).removeprefix("socket:[").removesuffix("]")
+        for descriptor in Path(f"/proc/{home}/fd").iterdir()
+        if os.readlink(descriptor).startswith("socket:[")
+    }
+    rows = [line.split() for line in Path(f"/proc/{home}/net/tcp").read_text().splitlines()[1:]]
+    there = {row[2].partition(":")[2] for row in rows if row[9] in inodes and row[3] == ESTABLISHED}
+    (port,) = {int(port, 16) for port in there}
+    enter = ["nsenter", "-t", str(pid_of(command, proxy)), "--net"]
+    words = ["ip", "rule", "add", "pref", "1", "ipproto", "tcp", "sport", str(port), "blackhole"]
+    subprocess.run([*enter, *words], check=True)
 
 
 def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Command) -> None:
@@ -169,6 +190,37 @@ def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Com
     assert sum(line["quantity"] for line in lines if line["unit"] == "GB") > 2 * len(BODY) / 1e9
     assert world.run("fleet", "list").expect(0).stdout == ""
     assert world.run("accelerate", "down").expect(3).stderr.startswith("error: no acceleration is running\n")
+
+
+@pytest.mark.slow
+def test_a_proxy_whose_data_port_is_blocked_is_avoided_and_replaced(world: Command) -> None:
+    state = up(world)
+    proxy = state["proxies"][0]["name"]
+    assert download(world, state) == BODY
+    until(world, lambda now: any(pool.get("ready", 0) for pool in now.get("pools", [])))
+    block_data_port(world, proxy)
+    blocked = until(world, lambda now: not now["flows"][0]["through"])
+    assert f"{proxy}: home cannot connect to it: " in blocked["flows"][0]["reason"]
+    assert download(world, state) == BODY
+    until(world, lambda now: now["flows"][0]["through"] == [proxy] and now["proxies"][0]["health"] == "healthy")
+    assert [line["kind"] for line in states(world)[0]["ledger"]].count("machine") == 2
+    assert download(world, state) == BODY
+
+
+def test_small_windows_of_a_proxy_are_reported_and_used_by_a_replan(world: Command) -> None:
+    for machine in ("near-1", "near-2"):
+        small = ["sh", "-c", "echo 4096 16384 65536 > /proc/sys/net/ipv4/tcp_wmem"]
+        world.run("sky", "exec", world.home / "sky.json", machine, "--", *small).expect(0)
+    files = world.home / "flows.toml", "--sky", world.home / "sky.json"
+    done = world.run("accelerate", "up", *files, "--detach", "-y", "--json").expect(0)
+    (state,) = done.events
+    (proxy,), (flow,) = state["proxies"], state["flows"]
+    assert f"proxies allow less than planned: {proxy['name']} has windows of 29.9 kB instead of 500 MB" in done.stderr
+    assert proxy["send_window_bytes"] == pytest.approx(29_948, abs=1) and proxy["receive_window_bytes"] > 200_000
+    # One window of 30 kB in each round trip of 20 ms.
+    assert flow["predicted_mbps"] == pytest.approx(11.98, abs=0.01)
+    assert flow["predicted_s"] == pytest.approx(16_000 / 11.98, rel=0.01)
+    assert "windows up to" in world.run("accelerate", "status").expect(0).stdout
 
 
 @pytest.mark.slow

@@ -26,9 +26,12 @@ pub struct SplitProgram {
     /// Patterns of destinations that get a header of the PROXY protocol, version 2, from the exit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proxy_protocol: Vec<String>,
-    /// Congestion control of all connections, if the machine permits it, such as `bbr`.
+    /// Congestion control of the connections to other machines, if the machine permits it, such as `bbr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
+    /// Names of the next proxies to which it connects every few seconds, to know that they can be reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<String>,
 }
 
 /// The `listen` of a listener that takes over the data port of its gateway.
@@ -110,9 +113,19 @@ pub struct SplitLimits {
     /// Most connections to one destination at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_destination_max: Option<u32>,
-    /// Most connections accepted per second, over all listeners.
+    /// Most connections accepted per second, over all listeners, without those of strangers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepts_per_second_max: Option<u32>,
+    /// Most of them of one client address [default: half].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepts_per_second_per_client_max: Option<u32>,
+    /// Most of them to one destination [default: all].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepts_per_second_per_destination_max: Option<u32>,
+    /// Most connections accepted per second of strangers, who must show a token or a certificate and have not done so
+    /// lately [default: as many as of others].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepts_per_second_of_strangers_max: Option<u32>,
     /// Longest time until a client has sent its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_timeout_ms: Option<u32>,
@@ -206,6 +219,9 @@ pub struct SplitTraffic {
     pub through: Vec<String>,
     /// Flows that were established.
     pub connections: u64,
+    /// Flows that were not, although their destination did not refuse them.
+    #[serde(default)]
+    pub failed: u64,
     /// Bytes towards the destination.
     pub bytes_up: u64,
     /// Bytes towards the client.
@@ -234,6 +250,12 @@ pub struct SplitHop {
     /// Connections that broke while they were ready, or before the answer to their first request.
     #[serde(default)]
     pub dead: u64,
+    /// Connections that could not be opened, TLS included, since one was.
+    #[serde(default)]
+    pub failures: u64,
+    /// Why the last of them could not; absent if the last one was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Median time from the request of a client to the first byte from its destination, over the latest flows that took a
     /// ready connection; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

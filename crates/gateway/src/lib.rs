@@ -43,4 +43,5 @@ mod stepped;
 pub mod stores;
 pub mod tags;
 pub mod task;
+mod tcp_buffers;
 pub mod tls;

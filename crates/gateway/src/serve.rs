@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// Write the uptime at which the lease expires to this file, for a timer that ends the machine
     #[arg(long, value_name = "FILE", requires = "lease_s")]
     pub lease_file: Option<PathBuf>,
+    /// Let a split proxy raise the machine's maxima of TCP buffers, as root; they stay until the machine reboots
+    #[arg(long)]
+    pub raise_tcp_buffers: bool,
 }
 
 /// Address of the control API.
@@ -233,7 +236,13 @@ impl Bound {
             (ControlAddress::Tcp(address), None) => BoundControl::Plain(bind_tcp(*address)?),
             (ControlAddress::Tcp(address), Some(identity)) => BoundControl::Tls(bind_tcp(*address)?, identity.clone()),
         };
-        let equipment = Equipment { identity, plain: args.plain, data_listener, ..Equipment::default() };
+        let equipment = Equipment {
+            identity,
+            plain: args.plain,
+            data_listener,
+            raise_tcp_buffers: args.raise_tcp_buffers,
+            ..Equipment::default()
+        };
         let controllers = args.controllers.clone().into();
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
     }
@@ -260,7 +269,7 @@ impl Bound {
         let equipment = Equipment { data_listener, stores, ..Equipment::default() };
         let controllers = [OWNER_NAME.to_owned()].into();
         let join = (!args.exit_with_stdin).then(|| join_again::template(document));
-        let equipment = Equipment { join, ..equipment };
+        let equipment = Equipment { join, raise_tcp_buffers: args.raise_tcp_buffers, ..equipment };
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
     }
 

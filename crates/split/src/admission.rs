@@ -1,6 +1,11 @@
 //! Limits of connections: in all, per client, per destination, and accepted per second.
+//!
+//! A *stranger* is an address that must show a token or a certificate and has not done so lately. Strangers have a budget
+//! of accepts and a share of the places of their own, so that they cannot use up those of clients.
 
 use crate::config::Limits;
+use crate::limits::{KNOWN_FOR, KNOWN_MAX, STRANGERS_PART};
+use crate::rates::{Bucket, Rates};
 use crate::refusal::{Cause, Refusal};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,14 +23,64 @@ pub(crate) enum Key {
     Destination(String),
 }
 
+/// The party whose accepts per second are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Rated {
+    Stranger(IpAddr),
+    Client(IpAddr),
+    Destination(String),
+}
+
 #[derive(Debug)]
 struct Counts {
     limits: Limits,
     open: usize,
+    /// Of the open connections, those of strangers.
+    strangers: usize,
     by_key: HashMap<Key, usize>,
     /// Accepts that are still possible now, at most those of one second.
-    tokens: f64,
-    filled: Instant,
+    accepts: Bucket,
+    stranger_accepts: Bucket,
+    rates: Rates<Rated>,
+    /// Addresses that have shown a token or a certificate, and when.
+    known: HashMap<IpAddr, Instant>,
+}
+
+impl Counts {
+    fn is_known(&self, address: IpAddr, now: Instant) -> bool {
+        self.known.get(&address).is_some_and(|shown| now.saturating_duration_since(*shown) < KNOWN_FOR)
+    }
+
+    /// Remembers an address, in place of the oldest one if there is no room.
+    fn remember(&mut self, address: IpAddr, now: Instant) {
+        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&address) {
+            let oldest = self.known.iter().min_by_key(|(_, shown)| **shown).map(|(address, _)| *address);
+            oldest.map(|oldest| self.known.remove(&oldest));
+        }
+        self.known.insert(address, now);
+    }
+
+    /// Takes an accept of a stranger.
+    fn admit_stranger(&mut self, address: IpAddr, now: Instant) -> Result<(), Refusal> {
+        if self.strangers >= (self.limits.connections_max / STRANGERS_PART).max(1) {
+            return Err(over("connections of strangers"));
+        }
+        let (each, all) = (self.limits.accepts_per_client(), self.limits.accepts_of_strangers());
+        if !self.rates.take(Rated::Stranger(address), each, now) || !self.stranger_accepts.take(all, now) {
+            return Err(over("accepts of strangers per second"));
+        }
+        self.strangers += 1;
+        Ok(())
+    }
+
+    fn take_accept(&mut self, now: Instant) -> Result<(), Refusal> {
+        let rate = f64::from(self.limits.accepts_per_second_max);
+        self.accepts.take(rate, now).then_some(()).ok_or_else(|| over("accepts per second"))
+    }
+}
+
+fn over(what: impl Into<String>) -> Refusal {
+    Refusal::new(Cause::Limit, what)
 }
 
 /// Counts the open connections of a proxy.
@@ -40,12 +95,17 @@ pub(crate) struct Place {
     admission: Arc<Admission>,
     /// `None`: a place of the total.
     key: Option<Key>,
+    /// True for a place of the total that a stranger has.
+    of_stranger: bool,
 }
 
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
-        let tokens = f64::from(limits.accepts_per_second_max);
-        let counts = Counts { limits, open: 0, by_key: HashMap::new(), tokens, filled: Instant::now() };
+        let now = Instant::now();
+        let accepts = Bucket::full(f64::from(limits.accepts_per_second_max), now);
+        let stranger_accepts = Bucket::full(limits.accepts_of_strangers(), now);
+        let (by_key, rates, known) = (HashMap::new(), Rates::new(now), HashMap::new());
+        let counts = Counts { limits, open: 0, strangers: 0, by_key, accepts, stranger_accepts, rates, known };
         Arc::new(Self { counts: Mutex::new(counts) })
     }
 
@@ -63,42 +123,64 @@ impl Admission {
         self.counts().open
     }
 
-    /// Takes a place of the total and one accept of this second.
-    pub(crate) fn accept(self: &Arc<Self>, now: Instant) -> Result<Place, Refusal> {
+    /// Takes a place of the total and one accept of this second. `needs_proof`: the listener serves only those who show a
+    /// token or a certificate.
+    pub(crate) fn accept(self: &Arc<Self>, address: IpAddr, needs_proof: bool, now: Instant) -> Result<Place, Refusal> {
         let mut counts = self.counts();
-        let rate = f64::from(counts.limits.accepts_per_second_max);
-        let since = now.saturating_duration_since(counts.filled).as_secs_f64();
-        counts.tokens = (counts.tokens + since * rate).min(rate);
-        counts.filled = now;
-        if counts.tokens < 1.0 {
-            return Err(Refusal::new(Cause::Limit, "accepts per second"));
-        }
         if counts.open >= counts.limits.connections_max {
-            return Err(Refusal::new(Cause::Limit, "connections"));
+            return Err(over("connections"));
         }
-        counts.tokens -= 1.0;
+        let of_stranger = needs_proof && !counts.is_known(address, now);
+        match of_stranger {
+            true => counts.admit_stranger(address, now)?,
+            false => counts.take_accept(now)?,
+        }
         counts.open += 1;
-        Ok(Place { admission: self.clone(), key: None })
+        Ok(Place { admission: self.clone(), key: None, of_stranger })
     }
 
-    /// Takes a place of a client or destination.
-    pub(crate) fn enter(self: &Arc<Self>, key: Key) -> Result<Place, Refusal> {
+    /// Takes a place of a client or destination, and one of its accepts of this second.
+    pub(crate) fn enter(self: &Arc<Self>, key: Key, now: Instant) -> Result<Place, Refusal> {
         let mut counts = self.counts();
-        let most = match key {
-            Key::Client(_) => counts.limits.connections_per_client_max,
-            Key::Opening(_) | Key::Proxy(_) => counts.limits.connections_per_proxy_max,
-            Key::Destination(_) => counts.limits.connections_per_destination_max,
+        let (most, rated) = match &key {
+            Key::Client(address) => (
+                counts.limits.connections_per_client_max,
+                Some((Rated::Client(*address), counts.limits.accepts_per_client())),
+            ),
+            Key::Opening(_) | Key::Proxy(_) => (counts.limits.connections_per_proxy_max, None),
+            Key::Destination(destination) => (
+                counts.limits.connections_per_destination_max,
+                Some((Rated::Destination(destination.clone()), counts.limits.accepts_per_destination())),
+            ),
         };
-        let count = counts.by_key.entry(key.clone()).or_insert(0);
-        if *count >= most {
-            let refusal = Refusal::new(Cause::Limit, format!("connections of {key:?}"));
-            if *count == 0 {
-                counts.by_key.remove(&key);
-            }
-            return Err(refusal);
+        if counts.by_key.get(&key).copied().unwrap_or_default() >= most {
+            return Err(over(format!("connections of {key:?}")));
         }
-        *count += 1;
-        Ok(Place { admission: self.clone(), key: Some(key) })
+        if let Some((rated, rate)) = rated
+            && !counts.rates.take(rated, rate, now)
+        {
+            return Err(over(format!("accepts per second of {key:?}")));
+        }
+        *counts.by_key.entry(key.clone()).or_insert(0) += 1;
+        Ok(Place { admission: self.clone(), key: Some(key), of_stranger: false })
+    }
+
+    /// Takes in that an address has shown a wrong token or certificate, or none: it is a stranger from now on.
+    pub(crate) fn unproven(&self, address: IpAddr) {
+        self.counts().known.remove(&address);
+    }
+}
+
+impl Place {
+    /// Takes in that the peer has shown a token or a certificate. A stranger then takes an accept of clients.
+    pub(crate) fn proven(&mut self, address: IpAddr, now: Instant) -> Result<(), Refusal> {
+        let mut counts = self.admission.counts();
+        counts.remember(address, now);
+        if std::mem::take(&mut self.of_stranger) {
+            counts.strangers -= 1;
+            return counts.take_accept(now);
+        }
+        Ok(())
     }
 }
 
@@ -107,6 +189,7 @@ impl Drop for Place {
         let mut counts = self.admission.counts();
         let Some(key) = &self.key else {
             counts.open -= 1;
+            counts.strangers -= usize::from(self.of_stranger);
             return;
         };
         if let Some(count) = counts.by_key.get_mut(key) {
@@ -125,46 +208,136 @@ mod tests {
 
     fn admission() -> Arc<Admission> {
         let limits = Limits {
-            connections_max: 3,
+            connections_max: 8,
             connections_per_client_max: 2,
             connections_per_destination_max: 1,
-            accepts_per_second_max: 4,
+            accepts_per_second_max: 8,
             ..Limits::default()
         };
         Admission::new(limits)
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
     }
 
     #[test]
     fn places_are_limited_and_freed() {
         let admission = admission();
         let now = Instant::now();
-        let places: Vec<_> = (0..3).map(|_| admission.accept(now).unwrap()).collect();
-        assert_eq!(admission.accept(now).unwrap_err().cause, Cause::Limit);
+        let places: Vec<_> = (0..8).map(|_| admission.accept(address(1), false, now).unwrap()).collect();
+        let later = now + Duration::from_secs(1);
+        assert_eq!(admission.accept(address(1), false, later).unwrap_err().detail, "connections");
         drop(places);
         assert_eq!(admission.open(), 0);
-        admission.accept(now).unwrap();
+        admission.accept(address(1), false, later).unwrap();
     }
 
     #[test]
     fn accepts_are_limited_per_second() {
         let admission = admission();
         let now = Instant::now();
-        for _ in 0..4 {
-            admission.accept(now).unwrap();
+        for _ in 0..8 {
+            admission.accept(address(1), false, now).unwrap();
         }
-        assert_eq!(admission.accept(now).unwrap_err().detail, "accepts per second");
-        admission.accept(now + Duration::from_millis(250)).unwrap();
+        assert_eq!(admission.accept(address(1), false, now).unwrap_err().detail, "accepts per second");
+        admission.accept(address(1), false, now + Duration::from_millis(125)).unwrap();
+    }
+
+    #[test]
+    fn strangers_have_places_and_accepts_of_their_own() {
+        let admission = admission();
+        let now = Instant::now();
+        let refused = |last| admission.accept(address(last), true, now).unwrap_err().detail;
+        let held: Vec<_> = (0..2).map(|_| admission.accept(address(1), true, now).unwrap()).collect();
+        assert_eq!(refused(2), "connections of strangers");
+        drop(held);
+        // One address gets half of the budget of all strangers.
+        for _ in 0..2 {
+            admission.accept(address(1), true, now).unwrap();
+        }
+        assert_eq!(refused(1), "accepts of strangers per second");
+        for _ in 0..4 {
+            admission.accept(address(2), true, now).unwrap();
+        }
+        assert_eq!(refused(3), "accepts of strangers per second");
+        for _ in 0..8 {
+            admission.accept(address(9), false, now).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_address_that_has_shown_a_token_is_no_stranger_until_it_shows_a_wrong_one() {
+        let admission = admission();
+        let now = Instant::now();
+        let mut first = admission.accept(address(1), true, now).unwrap();
+        first.proven(address(1), now).unwrap();
+        drop(first);
+        for _ in 0..8 {
+            drop(admission.accept(address(2), true, now));
+            drop(admission.accept(address(3), true, now));
+        }
+        for _ in 0..7 {
+            admission.accept(address(1), true, now).unwrap().proven(address(1), now).unwrap();
+        }
+        assert_eq!(admission.accept(address(1), true, now).unwrap_err().detail, "accepts per second");
+        let later = now + Duration::from_secs(1);
+        admission.unproven(address(1));
+        assert!(admission.accept(address(1), true, later).unwrap().of_stranger);
+        let mut again = admission.accept(address(1), true, later).unwrap();
+        again.proven(address(1), later).unwrap();
+        assert!(!admission.accept(address(1), true, later).unwrap().of_stranger);
+        let forgotten = later + KNOWN_FOR;
+        assert!(admission.accept(address(1), true, forgotten).unwrap().of_stranger);
+        drop(again);
+        assert_eq!((admission.open(), admission.counts().strangers), (0, 0));
+    }
+
+    #[test]
+    fn known_addresses_are_bounded() {
+        let admission = admission();
+        let now = Instant::now();
+        for number in 0..=u32::try_from(KNOWN_MAX).unwrap() {
+            let address = std::net::Ipv4Addr::from_bits(number).into();
+            admission.counts().remember(address, now + Duration::from_millis(number.into()));
+        }
+        let counts = admission.counts();
+        assert_eq!((counts.known.len(), counts.known.contains_key(&IpAddr::from([0; 4]))), (KNOWN_MAX, false));
+    }
+
+    #[test]
+    fn one_client_cannot_use_up_the_accepts_of_the_others() {
+        let admission = admission();
+        let now = Instant::now();
+        let client = |last| Key::Client(address(last));
+        for _ in 0..4 {
+            admission.enter(client(1), now).unwrap();
+        }
+        assert!(admission.enter(client(1), now).unwrap_err().detail.starts_with("accepts per second of Client"));
+        admission.enter(client(2), now).unwrap();
+        admission.enter(client(1), now + Duration::from_millis(250)).unwrap();
+    }
+
+    #[test]
+    fn accepts_of_a_destination_are_limited_if_the_configuration_says_so() {
+        let limits = Limits { accepts_per_second_per_destination_max: Some(1), ..Limits::default() };
+        let (admission, now) = (Admission::new(limits), Instant::now());
+        let to = |name: &str| Key::Destination(name.to_owned());
+        admission.enter(to("a:1"), now).unwrap();
+        assert!(admission.enter(to("a:1"), now).is_err());
+        admission.enter(to("b:1"), now).unwrap();
+        admission.enter(to("a:1"), now + Duration::from_secs(1)).unwrap();
     }
 
     #[test]
     fn a_key_that_nobody_holds_is_forgotten() {
-        let admission = admission();
-        let client = Key::Client("10.0.0.1".parse().unwrap());
-        let places: Vec<_> = (0..2).map(|_| admission.enter(client.clone()).unwrap()).collect();
-        assert!(admission.enter(client).is_err());
-        let destination = admission.enter(Key::Destination("a:1".to_owned())).unwrap();
-        assert!(admission.enter(Key::Destination("a:1".to_owned())).is_err());
-        admission.enter(Key::Destination("b:1".to_owned())).unwrap();
+        let (admission, now) = (admission(), Instant::now());
+        let client = Key::Client(address(1));
+        let places: Vec<_> = (0..2).map(|_| admission.enter(client.clone(), now).unwrap()).collect();
+        assert!(admission.enter(client, now).is_err());
+        let destination = admission.enter(Key::Destination("a:1".to_owned()), now).unwrap();
+        assert!(admission.enter(Key::Destination("a:1".to_owned()), now).is_err());
+        admission.enter(Key::Destination("b:1".to_owned()), now).unwrap();
         drop((places, destination));
         assert!(admission.counts().by_key.is_empty());
     }

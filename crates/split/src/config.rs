@@ -46,9 +46,12 @@ pub struct Config {
     /// Destinations that get a header of the PROXY protocol, version 2, from the exit.
     #[serde(default)]
     pub proxy_protocol: Vec<Pattern>,
-    /// Congestion control of all connections, if this machine permits it, such as `bbr`.
+    /// Congestion control of the connections to other machines, if this machine permits it, such as `bbr`.
     #[serde(default)]
     pub congestion_control: Option<String>,
+    /// Names of the next proxies to which it connects now and then, to know that they can be reached.
+    #[serde(default)]
+    pub probes: Vec<String>,
 }
 
 /// The way in which a listener learns the destination.
@@ -160,8 +163,15 @@ pub struct Limits {
     pub connections_per_proxy_max: usize,
     /// Most connections to one destination at once.
     pub connections_per_destination_max: usize,
-    /// Most connections accepted per second, over all listeners.
+    /// Most connections accepted per second, over all listeners, without those of strangers.
     pub accepts_per_second_max: u32,
+    /// Most of them of one client address, and of one address of a stranger [default: half].
+    pub accepts_per_second_per_client_max: Option<u32>,
+    /// Most of them to one destination [default: all].
+    pub accepts_per_second_per_destination_max: Option<u32>,
+    /// Most connections accepted per second of strangers, who must show a token or a certificate and have not done so
+    /// lately [default: as many as of others].
+    pub accepts_per_second_of_strangers_max: Option<u32>,
     /// Longest time until a client has sent its request, including TLS handshakes.
     pub request_timeout_ms: u64,
     /// Longest time to resolve and dial a destination, through all proxies.
@@ -186,6 +196,9 @@ impl Default for Limits {
             connections_per_proxy_max: 16_384,
             connections_per_destination_max: 16_384,
             accepts_per_second_max: 5_000,
+            accepts_per_second_per_client_max: None,
+            accepts_per_second_per_destination_max: None,
+            accepts_per_second_of_strangers_max: None,
             request_timeout_ms: 5_000,
             dial_timeout_ms: 10_000,
             idle_timeout_ms: 3_600_000,
@@ -198,6 +211,19 @@ impl Default for Limits {
 }
 
 impl Limits {
+    pub(crate) fn accepts_per_client(&self) -> f64 {
+        let half = (self.accepts_per_second_max / 2).max(1);
+        self.accepts_per_second_per_client_max.unwrap_or(half).into()
+    }
+
+    pub(crate) fn accepts_per_destination(&self) -> f64 {
+        self.accepts_per_second_per_destination_max.unwrap_or(self.accepts_per_second_max).into()
+    }
+
+    pub(crate) fn accepts_of_strangers(&self) -> f64 {
+        self.accepts_per_second_of_strangers_max.unwrap_or(self.accepts_per_second_max).into()
+    }
+
     pub(crate) fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms)
     }
@@ -255,6 +281,9 @@ impl Config {
         let routes = self.listeners.iter().flat_map(|listener| &listener.routes).chain(&self.routes);
         for through in routes.map(|route| &route.through).chain([&self.default_route]) {
             self.check_route(through)?;
+        }
+        if let Some(name) = self.probes.iter().find(|name| !self.proxies.contains_key(*name)) {
+            return fault(format!("`probes` has {name}, which is not in `proxies`"));
         }
         if !identified && !self.proxies.is_empty() {
             return fault("`proxies` need an `identity`".to_owned());

@@ -5,6 +5,7 @@ use crate::limits::{KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, KEEPALIVE_TIME, NOTSE
 use rustix::net::{SendFlags, send};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 #[cfg(target_os = "linux")]
@@ -68,9 +69,14 @@ impl Conn {
     /// Lets the kernel send a reset, or an orderly end, when this connection is dropped, even if the whole process is
     /// killed.
     pub(crate) fn reset_when_dropped(&self, reset: bool) {
-        // If this fails, the socket is already closed.
-        let _ = SockRef::from(self.tcp()).set_linger(reset.then_some(Duration::ZERO));
+        reset_when_dropped(self.tcp(), reset);
     }
+}
+
+/// See [`Conn::reset_when_dropped`].
+pub(crate) fn reset_when_dropped(tcp: &TcpStream, reset: bool) {
+    // If this fails, the socket is already closed.
+    let _ = SockRef::from(tcp).set_linger(reset.then_some(Duration::ZERO));
 }
 
 /// True if an accepted connection has the options of its listener.
@@ -99,26 +105,28 @@ fn set_options_from_start<S: AsFd>(socket: &S) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the options of a connection that was accepted from a listener with [`set_options`].
-pub(crate) fn set_accepted_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
+/// Sets the options of a connection from `peer` that was accepted from a listener with [`set_options`].
+pub(crate) fn set_accepted_options(tcp: &TcpStream, peer: IpAddr, congestion_control: Option<&str>) -> io::Result<()> {
     if !INHERITS {
         set_options(tcp)?;
     }
-    set_congestion_control(tcp, congestion_control);
+    set_congestion_control(tcp, peer, congestion_control);
     Ok(())
 }
 
-/// Sets the options of a connection that was dialed. Those of keepalive take four system calls, so a flow sets them when it
+/// Sets the options of a connection that was dialed to `peer`. Those of keepalive take four system calls, so a flow sets them when it
 /// is no longer short ([`Conn::keep_alive`]).
-pub(crate) fn set_dialed_options(tcp: &TcpStream, congestion_control: Option<&str>) -> io::Result<()> {
+pub(crate) fn set_dialed_options(tcp: &TcpStream, peer: IpAddr, congestion_control: Option<&str>) -> io::Result<()> {
     set_options_from_start(tcp)?;
-    set_congestion_control(tcp, congestion_control);
+    set_congestion_control(tcp, peer, congestion_control);
     Ok(())
 }
 
+/// Connections within this machine keep the default: there is nothing to gain, and bbr would pace them, which takes CPU time.
 #[cfg(target_os = "linux")]
-fn set_congestion_control(tcp: &TcpStream, wanted: Option<&str>) {
+fn set_congestion_control(tcp: &TcpStream, peer: IpAddr, wanted: Option<&str>) {
     if let Some(name) = wanted
+        && !peer.to_canonical().is_loopback()
         && let Err(error) = SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
     {
         tracing::debug!(%error, name, "the congestion control stays the default");
@@ -126,7 +134,7 @@ fn set_congestion_control(tcp: &TcpStream, wanted: Option<&str>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_congestion_control(_tcp: &TcpStream, _wanted: Option<&str>) {}
+fn set_congestion_control(_tcp: &TcpStream, _peer: IpAddr, _wanted: Option<&str>) {}
 
 impl AsyncRead for Conn {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

@@ -3,6 +3,7 @@
 use crate::allow::Pattern;
 use crate::conn::{Conn, set_dialed_options};
 use crate::destination::{Destination, Host};
+use crate::files::used_up;
 use crate::header::{self, Request};
 use crate::hops::Source;
 use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN, TLS_BUFFER_BYTES};
@@ -89,7 +90,7 @@ async fn resolve(shared: &Shared, destination: &Destination) -> Result<Vec<Socke
 
 async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect(address).await?;
-    set_dialed_options(&tcp, shared.config.congestion_control.as_deref())?;
+    set_dialed_options(&tcp, address.ip(), shared.config.congestion_control.as_deref())?;
     Ok(tcp)
 }
 
@@ -98,13 +99,20 @@ async fn connect_proxy(shared: &Shared, name: &str, address: &Destination) -> Re
     let mut tcp = Err(Refusal::new(Cause::NameNotFound, name));
     let started = Instant::now();
     for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
-        tcp = connect(shared, address).await.map_err(|error| Refusal::new(Cause::Hop, format!("{name}: {error}")));
+        tcp = connect(shared, address)
+            .await
+            .map_err(|error| Refusal::new(cause_of_hop(&error), format!("{name}: {error}")));
         if tcp.is_ok() {
             shared.hop(name, |hop| hop.connected(started.elapsed()));
             break;
         }
     }
     tcp
+}
+
+/// The cause of an error while dialing a proxy. Without a free file, it is not the proxy's.
+fn cause_of_hop(error: &io::Error) -> Cause {
+    if used_up(error) { Cause::Limit } else { Cause::Hop }
 }
 
 /// Passes a flow to a proxy outside the fleet, and waits for its answer.
@@ -114,8 +122,18 @@ async fn outside(shared: &Shared, name: &str, proxy: &Upstream, to: &Destination
     Ok(Conn::Plain(tcp))
 }
 
-/// Opens a connection to a proxy of the fleet, TLS included.
+/// Opens a connection to a proxy of the fleet, TLS included, and counts whether that succeeds.
 pub(crate) async fn open_hop(shared: &Shared, name: &str, address: &Destination) -> Result<Opened, Refusal> {
+    let opened = opened_hop(shared, name, address).await;
+    match &opened {
+        Ok(_) => shared.hop(name, |hop| hop.reached(Instant::now())),
+        Err(refusal) if refusal.cause == Cause::Limit => {}
+        Err(refusal) => shared.hop(name, |hop| hop.failed(&refusal.detail)),
+    }
+    opened
+}
+
+async fn opened_hop(shared: &Shared, name: &str, address: &Destination) -> Result<Opened, Refusal> {
     let broken = |error: &dyn std::fmt::Display| Refusal::new(Cause::Hop, format!("{name}: {error}"));
     let tls = shared.tls.as_ref().ok_or_else(|| broken(&"this proxy has no identity"))?;
     let server = ServerName::try_from(name.to_owned()).map_err(|error| broken(&error))?;

@@ -1,9 +1,9 @@
 //! Counts of the next proxies: connections to them, and the time until flows over them get their first byte.
 
-use crate::limits::FIRST_BYTES;
+use crate::limits::{FAILURE_CHARS_MAX, FIRST_BYTES};
 use crate::status::Hop;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a flow got its connection to the next proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct HopCounts {
     hop: Hop,
     taken: Latest,
     missed: Latest,
+    /// When a connection was last opened, TLS included.
+    reached: Option<Instant>,
 }
 
 impl HopCounts {
@@ -48,6 +50,22 @@ impl HopCounts {
         hop.connect_ms_min = if hop.dialed == 0 { ms } else { hop.connect_ms_min.min(ms) };
         hop.connect_ms_last = ms;
         hop.dialed += 1;
+    }
+
+    /// A connection was opened, TLS included.
+    pub(crate) fn reached(&mut self, now: Instant) {
+        (self.reached, self.hop.failures, self.hop.failure) = (Some(now), 0, None);
+    }
+
+    /// A connection could not be opened.
+    pub(crate) fn failed(&mut self, why: &str) {
+        self.hop.failures += 1;
+        self.hop.failure = Some(why.chars().take(FAILURE_CHARS_MAX).collect());
+    }
+
+    /// True if a connection was opened within this time.
+    pub(crate) fn was_reached(&self, within: Duration, now: Instant) -> bool {
+        self.reached.is_some_and(|reached| now.saturating_duration_since(reached) < within)
     }
 
     /// A flow has its connection.
@@ -82,6 +100,20 @@ impl HopCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_count_until_a_connection_is_opened() {
+        let (mut counts, now) = (HopCounts::default(), Instant::now());
+        counts.failed("refused");
+        counts.failed(&"x".repeat(2 * FAILURE_CHARS_MAX));
+        let hop = counts.hop(0);
+        assert_eq!((hop.failures, hop.failure.map(|why| why.len())), (2, Some(FAILURE_CHARS_MAX)));
+        assert!(!counts.was_reached(Duration::MAX, now));
+        counts.reached(now);
+        assert_eq!((counts.hop(0).failures, counts.hop(0).failure), (0, None));
+        assert!(counts.was_reached(Duration::from_secs(1), now));
+        assert!(!counts.was_reached(Duration::from_secs(1), now + Duration::from_secs(1)));
+    }
 
     #[test]
     fn the_latest_first_bytes_count_by_source() {

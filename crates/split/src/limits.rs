@@ -74,8 +74,22 @@ pub const POOL_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 pub const KEPT_READY_MAX: Duration = Duration::from_secs(600);
 /// Times to the first byte that are remembered for each next proxy, for their median.
 pub const FIRST_BYTES: usize = 64;
+/// Most characters of the reason why a next proxy cannot be reached; the rest is cut off.
+pub const FAILURE_CHARS_MAX: usize = 200;
 /// Kinds of flows, by listener, route and destination, that are counted one by one; further ones are counted together.
 pub const TRAFFIC_MAX: usize = 1024;
+/// Time for which an address that has shown a token or a certificate is no stranger.
+pub const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// Most such addresses; another one takes the place of the oldest, which is then a stranger again.
+pub const KNOWN_MAX: usize = 4096;
+/// Strangers may hold one in so many of `connections_max`; beyond it, they are refused.
+pub const STRANGERS_PART: usize = 4;
+/// Interval at which the rates of clients and destinations that have opened no connection in it are forgotten.
+pub const RATES_SWEPT_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the next proxies in `probes` are connected to, unless a connection has just been opened.
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+/// Longest time of such a connection, TLS included; then the next proxy has failed. A busy host answers late.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most listeners of one proxy; a configuration with more is refused.
 pub const LISTENERS_MAX: usize = 64;
 /// Most bytes of a configuration; a larger one is refused.

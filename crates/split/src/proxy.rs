@@ -2,7 +2,7 @@
 
 use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
-use crate::conn::{Conn, set_accepted_options};
+use crate::conn::{Conn, reset_when_dropped, set_accepted_options};
 use crate::dial;
 use crate::entrance::{Door, Entrance, entrances};
 use crate::files::within_files;
@@ -10,6 +10,7 @@ use crate::handle::Handle;
 use crate::hops::HopCounts;
 use crate::limits::{ACCEPT_RETRY_PAUSE, ENDED_FLOWS_INTERVAL, LISTENERS_MAX, LOOKUPS_MAX};
 use crate::pool::Pools;
+use crate::probe::probe;
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{End, relay};
 use crate::tls::HopTls;
@@ -148,6 +149,11 @@ impl Proxy {
             std::future::pending::<()>().await
         };
         let mut closing = pin!(closing);
+        let probing = async {
+            stop.run_until_cancelled(probe(live.clone())).await;
+            std::future::pending::<()>().await
+        };
+        let mut probing = pin!(probing);
         let mut accepting = JoinSet::new();
         for door in doors {
             accepting.spawn(accept(live.clone(), door, stop.clone()));
@@ -156,6 +162,7 @@ impl Proxy {
             tokio::select! {
                 biased;
                 () = &mut closing => {}
+                () = &mut probing => {}
                 Some(door) = added.recv() => drop(accepting.spawn(accept(live.clone(), door, stop.clone()))),
                 ended = accepting.join_next() => if ended.is_none() { break },
             }
@@ -237,10 +244,15 @@ async fn serve(live: Arc<Live>, entrance: u64, tcp: TcpStream, client: SocketAdd
 /// Runs the flow of a client. A refused client has got its answer when this returns.
 async fn from_client(shared: &Arc<Shared>, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
     let (listener, tokens) = (&shared.config.listeners[index], shared.entrances[index].tokens.as_ref());
-    let (tcp, _places, opening) = admit(shared, listener, tcp, peer)?;
+    let mut admitted = admit(shared, listener, &tcp, peer).inspect_err(|_| reset(&tcp))?;
     // Boxed, so that its memory is free while bytes are relayed.
-    let opened = Box::pin(ways::open(shared, listener, tokens, tcp, peer)).await?;
-    drop(opening);
+    let opened = Box::pin(ways::open(shared, listener, tokens, tcp, peer)).await;
+    let judged = admitted.judge(shared, listener, peer, opened.as_ref().err());
+    let opened = opened?;
+    if let Err(refusal) = judged {
+        opened.client.reset();
+        return Err(refusal);
+    }
     flow(shared, listener, opened).await
 }
 
@@ -254,16 +266,20 @@ async fn from_proxy(
     peer: SocketAddr,
     closing: &CancellationToken,
 ) -> Result<End, Refusal> {
-    let (tcp, _places, opening) = admit(shared, &shared.config.listeners[index], tcp, peer)?;
+    let listener = &shared.config.listeners[index];
+    let mut admitted = admit(shared, listener, &tcp, peer).inspect_err(|_| reset(&tcp))?;
     let requested = Box::pin(async {
-        let mut known = ways::hop::identify(shared, tcp).await?;
+        let known = ways::hop::identify(shared, tcp).await;
+        let judged = admitted.judge(shared, listener, peer, known.as_ref().err());
+        let mut known = known?;
+        judged?;
         let waiting = Waiting::new(shared);
         let Some(first) = known.first_byte(closing).await else { return Ok(None) };
         drop(waiting);
         known.request(first, shared.config.limits.request_timeout()).await.map(Some)
     });
     let Some(opened) = requested.await? else { return Ok(End::Unused) };
-    drop(opening);
+    drop(admitted.opening.take());
     let now = live.current();
     let index = now.entrance(shared.entrances[index].id);
     let listener = index.map(|index| &now.config.listeners[index]).filter(|listener| listener.way == Way::Hop);
@@ -294,14 +310,22 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
     // Boxed, as in `from_client`.
     let destination = request.destination.to_string();
     let established = Box::pin(async {
-        let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
+        let enter = |key| shared.admission.enter(key, requested);
+        let by_proxy = opened.proxy.map(|name| enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
-        let by_client = claimed.map(|client| shared.admission.enter(client)).transpose()?;
+        let by_client = claimed.map(enter).transpose()?;
         if !shared.config.allow.allows_request(&request.destination) {
             return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
-        let to = shared.admission.enter(Key::Destination(destination.clone()))?;
-        Ok((dial::establish(shared, &request).await?, (by_proxy, by_client, to)))
+        let to = enter(Key::Destination(destination.clone()))?;
+        let far = dial::establish(shared, &request).await;
+        let far = far.inspect_err(|refusal| {
+            // A destination that refuses a connection was reached.
+            if refusal.cause != Cause::Refused {
+                shared.tallies.failed(listener.name.as_deref(), &request.route, &destination);
+            }
+        })?;
+        Ok((far, (by_proxy, by_client, to)))
     });
     match established.await {
         Ok(((far, source), _places)) => {
@@ -331,21 +355,8 @@ fn names_clients(listener: &Listener) -> bool {
     listener.way == Way::Hop || listener.proxy_protocol
 }
 
-/// Takes the places of a new connection, and sets its options. The second place is held only until its request is read.
-/// A connection that is refused is reset.
-fn admit(
-    shared: &Shared,
-    listener: &Listener,
-    tcp: TcpStream,
-    peer: SocketAddr,
-) -> Result<(TcpStream, impl Sized + use<>, Option<Place>), Refusal> {
-    match places(shared, listener, &tcp, peer) {
-        Ok((held, opening)) => Ok((tcp, held, opening)),
-        Err(refusal) => {
-            Conn::Plain(tcp).reset();
-            Err(refusal)
-        }
-    }
+fn reset(tcp: &TcpStream) {
+    reset_when_dropped(tcp, true);
 }
 
 fn check_network(listener: &Listener, peer: SocketAddr) -> Result<(), Refusal> {
@@ -356,17 +367,47 @@ fn check_network(listener: &Listener, peer: SocketAddr) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn places(
-    shared: &Shared,
-    listener: &Listener,
-    tcp: &TcpStream,
-    peer: SocketAddr,
-) -> Result<(impl Sized + use<>, Option<Place>), Refusal> {
+/// The places of a connection.
+struct Admitted {
+    place: Place,
+    _client: Option<Place>,
+    /// The place of an address from which proxies connect, until its request is read.
+    opening: Option<Place>,
+}
+
+impl Admitted {
+    /// Lets the proof that a peer has shown count for its address, or against it. Without a refusal, the proof was good.
+    fn judge(
+        &mut self,
+        shared: &Shared,
+        listener: &Listener,
+        peer: SocketAddr,
+        refusal: Option<&Refusal>,
+    ) -> Result<(), Refusal> {
+        let address = peer.ip().to_canonical();
+        match refusal.map(|refusal| refusal.cause) {
+            _ if !needs_proof(listener) => {}
+            None => return self.place.proven(address, Instant::now()),
+            Some(Cause::Unauthenticated) => shared.admission.unproven(address),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// True if a listener serves only those who show a token or a certificate.
+fn needs_proof(listener: &Listener) -> bool {
+    listener.way == Way::Hop || listener.tokens.is_some()
+}
+
+/// Takes the places of a new connection, and sets its options.
+fn admit(shared: &Shared, listener: &Listener, tcp: &TcpStream, peer: SocketAddr) -> Result<Admitted, Refusal> {
     check_network(listener, peer)?;
-    let address = peer.ip().to_canonical();
-    let place = shared.admission.accept(Instant::now())?;
-    let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(address))).transpose()?;
-    let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address))).transpose()?;
-    set_accepted_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
-    Ok(((place, client), opening))
+    let (address, now) = (peer.ip().to_canonical(), Instant::now());
+    let place = shared.admission.accept(address, needs_proof(listener), now)?;
+    let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(address), now)).transpose()?;
+    let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address), now)).transpose()?;
+    set_accepted_options(tcp, address, shared.config.congestion_control.as_deref())
+        .map_err(|error| Refusal::of_read(&error))?;
+    Ok(Admitted { place, _client: client, opening })
 }

@@ -44,6 +44,8 @@ pub struct Traffic {
     pub through: Vec<String>,
     /// Flows that were established.
     pub connections: u64,
+    /// Flows that were not, although their destination did not refuse them.
+    pub failed: u64,
     /// Bytes towards the destination.
     pub bytes_up: u64,
     /// Bytes towards the client.
@@ -67,6 +69,10 @@ pub struct Hop {
     pub missed: u64,
     /// Connections that broke while they were ready, or before the answer to their first request.
     pub dead: u64,
+    /// Connections that could not be opened, TLS included, since one was.
+    pub failures: u64,
+    /// Why the last of them could not.
+    pub failure: Option<String>,
     /// Median time from the request of a client to the first byte from its destination, over the latest flows that took
     /// a ready connection, in milliseconds.
     pub first_byte_ms_taken: Option<f64>,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     connections: AtomicU64,
+    failed: AtomicU64,
     pub(crate) bytes: Bytes,
 }
 
@@ -25,15 +26,24 @@ pub(crate) struct Tallies(Mutex<BTreeMap<Kind, Arc<Tally>>>);
 impl Tallies {
     /// Counts a flow, and returns where its bytes are counted.
     pub(crate) fn established(&self, listener: Option<&str>, route: &[String], destination: &str) -> Arc<Tally> {
+        let tally = self.of(listener, route, destination);
+        tally.connections.fetch_add(1, Ordering::Relaxed);
+        tally
+    }
+
+    /// Counts a flow that was not established.
+    pub(crate) fn failed(&self, listener: Option<&str>, route: &[String], destination: &str) {
+        self.of(listener, route, destination).failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn of(&self, listener: Option<&str>, route: &[String], destination: &str) -> Arc<Tally> {
         let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kind = (listener.map(ToOwned::to_owned), route.to_vec(), Some(destination.to_owned()));
         if tallies.len() >= TRAFFIC_MAX && !tallies.contains_key(&kind) {
             // The next proxy is one of the configuration, so these are few.
             kind = (None, route.first().cloned().into_iter().collect(), None);
         }
-        let tally = tallies.entry(kind).or_default().clone();
-        tally.connections.fetch_add(1, Ordering::Relaxed);
-        tally
+        tallies.entry(kind).or_default().clone()
     }
 
     /// The counts now.
@@ -44,6 +54,7 @@ impl Tallies {
             destination: destination.clone(),
             through: through.clone(),
             connections: tally.connections.load(Ordering::Relaxed),
+            failed: tally.failed.load(Ordering::Relaxed),
             bytes_up: tally.bytes.up.load(Ordering::Relaxed),
             bytes_down: tally.bytes.down.load(Ordering::Relaxed),
         });

@@ -1,12 +1,23 @@
-"""The health of proxies, and the path of each flow among healthy ones. Pure: observations in, decisions out."""
+"""The health of proxies, and the path of each flow among healthy ones. Pure: observations in, decisions out.
+
+A proxy is healthy if its gateway answers, and if its neighbours on paths can connect to its data port: they probe it
+every few seconds, and count the connections of flows that they cannot open.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from tradewind.acceleration.wiring import Wire
+from tradewind.acceleration.wiring import Wire, hops_of
 
-__all__ = ["FAILURES_UNTIL_UNHEALTHY", "SUCCESSES_UNTIL_HEALTHY", "Health", "paths_now"]
+if TYPE_CHECKING:
+    from tradewind.model.split import SplitStatus
+
+__all__ = ["FAILURES_UNTIL_UNHEALTHY", "HOP_FAILURES", "SUCCESSES_UNTIL_HEALTHY", "Health", "paths_now", "unreached"]
+
+HOP_FAILURES = 2
+"""Consecutive connections that a neighbour cannot open; then the proxy has failed a look."""
 
 FAILURES_UNTIL_UNHEALTHY = 2
 """Consecutive failed checks after which a proxy gets no new flows."""
@@ -47,6 +58,20 @@ class Health:
         """Forget a proxy that is no longer wanted."""
         self.unhealthy.pop(name, None)
         self._run.pop(name, None)
+
+
+def unreached(wires: Iterable[Wire], looks: Mapping[str, SplitStatus | str]) -> dict[str, str]:
+    """Return the proxies to which a neighbour on a placed path cannot connect, and why.
+
+    `looks` has the status of each gateway, or why it did not answer.
+    """
+    found: dict[str, str] = {}
+    for start, end in sorted(hops_of(wires)):
+        status = looks.get(start)
+        hop = None if status is None or isinstance(status, str) else status.hops.get(end)
+        if hop is not None and hop.failures >= HOP_FAILURES:
+            found[end] = f"{start} cannot connect to it: {hop.failure or 'no reason is known'}"
+    return found
 
 
 def paths_now(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from tradewind.errors import ConfigError
 from tradewind.model.flows import FlowEnd, WantedFlow, WayIn
@@ -26,9 +28,11 @@ __all__ = [
     "fleet_plan",
     "groups_of",
     "home_program",
+    "hops_of",
     "joined_name",
     "listener_key",
     "listener_keys",
+    "proxy_name",
     "proxy_program",
     "proxy_regions_of",
     "sharing",
@@ -77,6 +81,12 @@ class Wire:
     clients: tuple[str, ...] = ()
     tokens: tuple[tuple[str, str], ...] = ()
     way_in: WayIn = "port"
+    placed_as: str = ""
+    """Name under which it was placed, alone or with others."""
+    period_bytes: float = 0.0
+    """Bytes of all flows that were placed with it, in a period."""
+    predicted_s: float = 0.0
+    """Predicted time for these bytes."""
 
 
 def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tuple[Wire, ...]:
@@ -86,7 +96,7 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
     placed = {each.id: each for each in plan.flows}
     group_of = {flow.name: group for group in groups_of(flows, place) for flow in group}
     wires = tuple(
-        _wire(flow, group[0], placed[joined_name(group)], f"{place}: flow {flow.name}")
+        _wire(flow, group, placed[joined_name(group)], f"{place}: flow {flow.name}")
         for flow in flows
         for group in (group_of[flow.name],)
     )
@@ -127,7 +137,7 @@ def _far(flow: WantedFlow, place: str) -> str:
     return _target(flow.destination if flow.source.is_here else flow.source, place)
 
 
-def _wire(flow: WantedFlow, largest: WantedFlow, placed: FlowPlan, place: str) -> Wire:
+def _wire(flow: WantedFlow, group: Sequence[WantedFlow], placed: FlowPlan, place: str) -> Wire:
     """Return the wire of a flow. It was placed as the largest one of its group, whose direction the path has."""
     names = tuple(proxy_name(proxy.region, proxy.instance) for proxy in placed.path)
     direct_mbps = placed.rate_mbps
@@ -138,12 +148,15 @@ def _wire(flow: WantedFlow, largest: WantedFlow, placed: FlowPlan, place: str) -
         _far(flow, place),
         WAYS[flow.way_in],
         _listen(flow, place),
-        names if largest.source.is_here else names[::-1],
+        names if group[0].source.is_here else names[::-1],
         placed.rate_mbps,
         direct_mbps,
         flow.clients,
         _sorted_tokens(flow),
         flow.way_in,
+        joined_name(group),
+        math.fsum(each.period_bytes for each in group),
+        placed.fct_s,
     )
 
 
@@ -264,17 +277,23 @@ def listener_keys(wires: Sequence[Wire]) -> tuple[ListenerKey, ...]:
     return tuple(dict.fromkeys(listener_key(wire) for wire in wires))
 
 
+def hops_of(wires: Iterable[Wire]) -> set[tuple[str, str]]:
+    """Return the pairs of neighbours on placed paths: the one that connects, and the proxy to which it does."""
+    return {pair for wire in wires for pair in pairwise((HOME, *wire.through))}
+
+
 def home_program(
     wires: Sequence[Wire],
     paths: Mapping[str, tuple[str, ...]],
     addresses: Mapping[str, str],
     drain_s: float,
     pool: int = 0,
+    congestion_control: str | None = None,
 ) -> SplitProgram:
     """Return the program of the proxy at home.
 
     `paths` are the proxies of each flow now, by name; `addresses` those that it dials. It keeps `pool` connections
-    ready for each of them.
+    ready for each of them. It probes the first proxy of each placed path, also while no flow takes that.
     """
     routes: dict[ListenerKey, dict[str, tuple[str, ...]]] = {}
     for wire in wires:
@@ -300,7 +319,14 @@ def home_program(
         tuple(dict.fromkeys(wire.target for wire in wires)),
         {name: addresses[name] for name in sorted(used)},
         limits=_limits(drain_s, pool),
+        congestion_control=congestion_control,
+        probes=_probes(HOME, wires, used),
     )
+
+
+def _probes(name: str, wires: Iterable[Wire], known: Collection[str]) -> tuple[str, ...]:
+    """Return the next proxies of a gateway on placed paths."""
+    return tuple(sorted(end for start, end in hops_of(wires) if start == name and end in known))
 
 
 def proxy_program(
@@ -310,6 +336,7 @@ def proxy_program(
     addresses: Mapping[str, str],
     drain_s: float,
     pool: int = 0,
+    congestion_control: str | None = None,
 ) -> SplitProgram:
     """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
 
@@ -319,7 +346,14 @@ def proxy_program(
     allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))
     later = {other for _, path in paths if name in path for other in path[path.index(name) + 1 :]}
     known = {other: addresses[other] for other in sorted(later) if other in addresses}
-    return SplitProgram((SplitListener(HOP_LISTEN, "hop"),), allow, known, limits=_limits(drain_s, pool))
+    return SplitProgram(
+        (SplitListener(HOP_LISTEN, "hop"),),
+        allow,
+        known,
+        limits=_limits(drain_s, pool),
+        congestion_control=congestion_control,
+        probes=_probes(name, wires, known),
+    )
 
 
 def _limits(drain_s: float, pool: int) -> SplitLimits:

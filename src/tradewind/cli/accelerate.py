@@ -32,10 +32,10 @@ addresses of this machine to which applications connect, and watches the proxies
 open connections before it ends the proxies. Without an ID, `replan` and `down` use the only running acceleration.
 
 `run` runs a command whose TCP connections go through a running proxy. Its exit code is that of the command."""
-USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
+USAGE = """[OPTION]… plan FLOWS | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
        tradewind accelerate [OPTION]… generate CASE
-       tradewind accelerate [OPTION]… up --flows FILE [--sky FILE] | up --resume ID
+       tradewind accelerate [OPTION]… up FLOWS [--sky FILE] | up --resume ID
        tradewind accelerate [OPTION]… status [ID]… | replan [ID] | down [ID]
        tradewind accelerate [OPTION]… run [--through URL [--to HOST[:PORT]]…] -- COMMAND [ARGUMENT]…"""
 EXAMPLES = """\
@@ -48,8 +48,8 @@ EXAMPLES = """\
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
   tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -
-  tradewind accelerate up --flows flows.toml --max-cost 5USD
-  tradewind accelerate up --flows flows.toml --sky sky.json
+  tradewind accelerate up flows.toml --max-cost 5USD
+  tradewind accelerate up flows.toml --sky sky.json
   tradewind accelerate status --json
   tradewind accelerate down --drain 1min
   tradewind accelerate run --through socks5h://ann@proxy:1080 --token-file token --to data.example:443 -- curl -O URL"""
@@ -76,7 +76,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
     arguments = "; ".join(f"{name}: {module.ARGUMENTS}" for name, module in ACTIONS.items() if module.ARGUMENTS)
     parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help=arguments)
-    parser.add_argument("--flows", metavar="FILE", help="flows file, as TOML: flows, regions of proxies, and a budget")
+    parser.add_argument(
+        "--flows",
+        metavar="FILE",
+        help="flows file, as TOML: flows, regions of proxies, and a budget; plan and up take it as argument, too",
+    )
     for module in ACTIONS.values():
         module.add_arguments(parser)
 

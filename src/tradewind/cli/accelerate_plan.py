@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.flows_file import flows_file
 from tradewind.cli.options import parse_plot
 from tradewind.errors import UsageError
 from tradewind.model.units import parse_duration_s
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tradewind.render.placement import PlacementReport
 
 OPTIONS = ("problem", "flows", "write_problem", "algorithm", "time_limit", "explain", "frontier", "plot")
-ARGUMENTS = None
+ARGUMENTS = "FLOWS"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,11 +53,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Place the proxies of a problem or flows file and show the plan."""
-    if (args.problem is None) == (args.flows is None):
+    flows = flows_file(args)
+    if (args.problem is None) == (flows is None):
         raise UsageError("accelerate plan needs either --flows or --problem", hint="for example --flows flows.toml")
-    if args.write_problem and args.flows is None:
+    if args.write_problem and flows is None:
         raise UsageError("--write-problem needs --flows", hint="--problem names the file already")
-    report = _placed(args)
+    report = _placed(args, flows)
     if args.json:
         print(json.dumps(report.document()))
     else:
@@ -67,13 +69,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _placed(args: Namespace) -> PlacementReport:
+def _placed(args: Namespace, flows: str | None) -> PlacementReport:
     from tradewind.engine.engine import Engine
 
     wish = {"time_limit_s": args.time_limit, "explain": args.explain, "frontier": args.frontier or bool(args.plot)}
     algorithm = args.algorithm or "auto"
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        if args.problem is not None:
+        if flows is None:
             return engine.place(args.problem, algorithm, **wish)
         sites = args.configuration.sites()
-        return engine.place_flows(args.flows, algorithm, sites=sites, problem_file=args.write_problem, **wish)
+        return engine.place_flows(flows, algorithm, sites=sites, problem_file=args.write_problem, **wish)

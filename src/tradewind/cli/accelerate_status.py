@@ -21,7 +21,8 @@ def run(args: Namespace) -> int:
     """Show accelerations: flows with their rates, proxies with their health, and the cost."""
     from tradewind.engine.accelerations import Accelerations
     from tradewind.engine.engine import Engine
-    from tradewind.render.acceleration import acceleration_lines, prometheus_lines
+    from tradewind.render.acceleration import acceleration_lines
+    from tradewind.render.acceleration_metrics import prometheus_lines
 
     if args.prometheus and args.json:
         raise UsageError("--prometheus and --json exclude each other", hint="leave one out")

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.flows_file import flows_file
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.errors import UsageError
 from tradewind.model.sites import CONFIRM_ABOVE_USD
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
 
 OPTIONS = ("flows", "sky", "detach", "max_cost", "for_time", "resume")
-ARGUMENTS = None
+ARGUMENTS = "FLOWS"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -46,13 +47,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Place the flows, start the proxies, and watch them until `down`, Ctrl-C, `--for` or the ceiling ends them."""
-    if args.resume is not None and (args.flows, args.sky) != (None, None):
+    flows = flows_file(args)
+    if args.resume is not None and (flows, args.sky) != (None, None):
         raise UsageError(
             "--resume starts the same flows at the same place, so --flows and --sky exclude it",
             hint="leave them out; `tradewind accelerate replan` changes the flows afterwards",
         )
-    if args.flows is None and args.resume is None:
-        raise UsageError("accelerate up needs --flows FILE", hint="`tradewind accelerate --help` shows how")
+    if flows is None and args.resume is None:
+        raise UsageError("accelerate up needs a flows file", hint="`tradewind accelerate --help` shows how")
+    args.flows = flows
     left: DetachedProcess | None = None
     if args.detach:
         from tradewind.cli.detach import detach

@@ -13,6 +13,8 @@ from tradewind.model.acceleration import AccelerationWish
 from tradewind.model.records import dataclass
 
 __all__ = [
+    "BLOCKED_REPLACEMENTS_MAX",
+    "BLOCKED_S",
     "DRAIN_S",
     "HOME_LOOKS_MAX",
     "LIVING_EVERY_S",
@@ -45,6 +47,9 @@ END_S = 20.0
 RESERVE_S = DRAIN_S + END_S
 #: Interval at which the provider is asked for dead machines while a proxy is unhealthy.
 LIVING_EVERY_S = 5.0
+#: Time after which a proxy that answers, but to which its neighbours cannot connect, gets another machine. It doubles
+#: with each such machine. After the last one the proxy stays as it is: the network may be at fault.
+BLOCKED_S, BLOCKED_REPLACEMENTS_MAX = 30.0, 3
 #: Consecutive looks at the proxy of this machine that may fail while its process lives: a busy host answers late.
 HOME_LOOKS_MAX = 12
 
@@ -55,7 +60,8 @@ Step = Literal["steady", "placing", "growing", "switching", "draining", "shrinki
 class Looked:
     """A look at everything. `left_s` is the time that the ceiling leaves, `home` why the proxy at home did not answer.
 
-    `unhealthy` are the proxies that get no new connections; `drained` is true if no connection is open at home.
+    `unhealthy` are the proxies that get no new connections, and `blocked` those of them that answer, but to which their
+    neighbours cannot connect. `drained` is true if no connection is open at home.
     """
 
     left_s: float
@@ -65,6 +71,7 @@ class Looked:
     home_lives: bool = True
     drained: bool = False
     unhealthy: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Start a machine in place of a dead one."""
+    """Start a machine in place of a dead one, or of one that nothing can connect to."""
 
     name: str
 
@@ -182,6 +189,9 @@ class Course:
         self._error: str | None = None
         self._asked_s, self._until_s = now_s - LIVING_EVERY_S, now_s
         self._home_failures = 0
+        #: Time since which a proxy is blocked, and the machines that it got for that, by name.
+        self._blocked_s: dict[str, float] = {}
+        self._unblocked: dict[str, int] = {}
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Return what to do, in order. `now_s` counts seconds."""
@@ -195,6 +205,7 @@ class Course:
         return self._tick(event, now_s)
 
     def _tick(self, tick: Looked, now_s: float) -> list[Action]:
+        self._blocked_s = {name: self._blocked_s.get(name, now_s) for name in tick.blocked}
         self._home_failures = 0 if tick.home is None else self._home_failures + 1
         is_gone = tick.home is not None and (not tick.home_lives or self._home_failures >= HOME_LOOKS_MAX)
         if self.step == "ending":
@@ -215,10 +226,22 @@ class Course:
         if wish is not None:
             self.wish, self.step, self._error = wish.number, "placing", None
             return [Place(wish.flows)]
+        if (name := self._blocked_for_long(now_s)) is not None:
+            self.step, self.replacing = "replacing", name
+            self._unblocked[name] = self._unblocked.get(name, 0) + 1
+            return [Say(f"proxy {name} gets another machine: nothing can connect to its present one"), Replace(name)]
         if tick.unhealthy and now_s - self._asked_s >= LIVING_EVERY_S:
             self._asked_s, self.step = now_s, "asking"
             return [Ask(tick.unhealthy)]
         return []
+
+    def _blocked_for_long(self, now_s: float) -> str | None:
+        """Return a proxy whose machine is to be replaced because nothing can connect to it."""
+        for name, since_s in self._blocked_s.items():
+            replaced = self._unblocked.get(name, 0)
+            if replaced < BLOCKED_REPLACEMENTS_MAX and now_s - since_s >= BLOCKED_S * 2**replaced:
+                return name
+        return None
 
     def _finished(self, done: Finished) -> list[Action]:
         if self.step in ("asking", "replacing"):
@@ -249,6 +272,7 @@ class Course:
         name, self.replacing, self.step = self.replacing, None, "steady"
         if name is None:
             return []
+        self._blocked_s.pop(name, None)
         if done.error is not None:
             return [Say(f"proxy {name} was not replaced: {done.error}")]
         return [Rewire(name), Say(f"proxy {name} has a new machine")]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.comparison import Comparison
+from tradewind.acceleration.failures import AWAY_S, FAILED_MAX, FailedConnections
 from tradewind.acceleration.wiring import LOCAL_WAYS, Wire, listener_key, sharing
 from tradewind.model.acceleration import FlowState
 from tradewind.model.flows import FlowsFile
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowCounts"]
 
+MBITS_PER_BYTE = 8e-6
 #: The name of a listener, and a destination: flows that have both in common cannot be told apart.
 Group = tuple[str, str]
 
@@ -29,9 +31,11 @@ class FlowCounts:
         self.flows = flows
         """The flows file, which says how often to compare."""
         self.aside: dict[str, str] = {}
-        """Why new connections of a flow go direct, by name: to compare, or because proxies gain too little."""
+        """Why new connections of a flow go direct, by name: proxies gain too little, its connections over them fail, or
+        to compare."""
         self._comparisons: dict[Group, Comparison] = {}
-        self._carried: dict[Group, tuple[int, int, int]] = {}
+        self._failures: dict[Group, FailedConnections] = {}
+        self._carried: dict[Group, tuple[int, int, int, int]] = {}
         self._counted_s = now_s
 
     def count(self, wires: Sequence[Wire], home: SplitStatus, now_s: float) -> bool:
@@ -43,6 +47,11 @@ class FlowCounts:
                 sum(each.bytes_up for each in mine),
                 sum(each.bytes_down for each in mine),
                 sum(each.connections for each in mine),
+                sum(each.failed for each in mine),
+            )
+            over_proxies = [each for each in mine if each.through]
+            self._failures.setdefault(group, FailedConnections()).count(
+                sum(each.failed for each in over_proxies), sum(each.connections for each in over_proxies), now_s
             )
             comparison = self._comparisons.setdefault(group, self._comparison(now_s))
             total = [0, 0]
@@ -53,7 +62,10 @@ class FlowCounts:
         aside = {}
         for wire in wires:
             comparison = self._comparisons[_group(wire)]
-            if comparison.at(now_s) and wire.through:
+            is_direct = comparison.at(now_s)
+            if wire.through and self._failures[_group(wire)].are_too_many(now_s):
+                aside[wire.name] = f"its last {FAILED_MAX} connections over proxies failed; direct for {AWAY_S:g} s"
+            elif wire.through and is_direct:
                 aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
         has_changed, self.aside = aside != self.aside, aside
         return has_changed
@@ -75,7 +87,8 @@ class FlowCounts:
 
     def _state(self, wire: Wire, path: tuple[tuple[str, ...], str | None], listen: str) -> FlowState:
         compared = self._comparisons.get(_group(wire)) or self._comparison(0.0)
-        up, down, connections = self._carried.get(_group(wire), (0, 0, 0))
+        up, down, connections, failed = self._carried.get(_group(wire), (0, 0, 0, 0))
+        achieved_mbps = (compared.proxied if wire.through else compared.direct).mbps
         return FlowState(
             wire.name,
             wire.target,
@@ -85,12 +98,15 @@ class FlowCounts:
             path[0],
             wire.predicted_mbps,
             wire.direct_mbps,
-            (compared.proxied if wire.through else compared.direct).mbps,
+            achieved_mbps,
             compared.direct.mbps,
             up,
             down,
             connections,
             path[1],
+            predicted_s=wire.predicted_s,
+            achieved_s=wire.period_bytes * MBITS_PER_BYTE / achieved_mbps if achieved_mbps else None,
+            failed=failed,
         )
 
     def _comparison(self, now_s: float) -> Comparison:

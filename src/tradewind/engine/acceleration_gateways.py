@@ -15,6 +15,7 @@ from tradewind.gateway.client import GatewayClient
 
 if TYPE_CHECKING:
     from tradewind.fleet.fleet import Fleet
+    from tradewind.model.flows import FlowsFile
     from tradewind.model.split import SplitStatus
 
 __all__ = ["AccelerationGateways"]
@@ -42,23 +43,31 @@ class AccelerationGateways:
                 return process.pid
         raise GatewayError("the split proxy of this machine is gone")
 
-    def put_proxies(self, wires: Sequence[Wire], names: Sequence[str], pool: int) -> dict[str, str]:
-        """Give each proxy its program. Return why proxies refused it, by name. Raises GatewayError."""
+    def put_proxies(
+        self, wires: Sequence[Wire], names: Sequence[str], flows: FlowsFile
+    ) -> dict[str, SplitStatus | str]:
+        """Give each proxy its program. Return its status, or why it refused that, by name. Raises GatewayError."""
         possible = {(wire.name, other.through) for wire in wires for other in wires if other.through}
-        refused = {}
+        answers: dict[str, SplitStatus | str] = {}
         for name in names:
-            program = proxy_program(name, wires, possible, self.dialled(name, names), DRAIN_S, pool)
+            dialled, control = self.dialled(name, names), flows.proxy_congestion_control
+            program = proxy_program(name, wires, possible, dialled, DRAIN_S, flows.pool, control)
             try:
-                self._client(name).put_split(program, LOOK_S)
+                answers[name] = self._client(name).put_split(program, LOOK_S)
             except GatewayError as error:
-                refused[name] = _words(error)
-        return refused
+                answers[name] = _words(error)
+        return answers
 
     def put_home(
-        self, wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str], pool: int
+        self,
+        wires: Sequence[Wire],
+        paths: Mapping[str, tuple[str, ...]],
+        addresses: Mapping[str, str],
+        flows: FlowsFile,
     ) -> SplitStatus:
         """Give home the paths of new connections; return its status. Raises GatewayError."""
-        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S, pool))
+        control = flows.proxy_congestion_control
+        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S, flows.pool, control))
 
     def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
         """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.acceleration.health import Health, paths_now
+from tradewind.acceleration.health import Health, paths_now, unreached
 from tradewind.acceleration.transparent import TransparentWay
 from tradewind.acceleration.wiring import HOME, fleet_plan, listener_key, listener_keys
 from tradewind.engine.acceleration_cost import AccelerationMeter
@@ -35,8 +35,10 @@ from tradewind.engine.acceleration_course import (
 )
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_gateways import AccelerationGateways
+from tradewind.engine.acceleration_kernels import ProxyKernel, kernels_of, slower_line, with_kernels
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.acceleration_pools import pools_of
+from tradewind.engine.acceleration_proxies import proxy_state
 from tradewind.engine.acceleration_remains import purpose_of
 from tradewind.engine.acceleration_supervision import this_supervisor
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
@@ -47,6 +49,7 @@ from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
 from tradewind.model.files import private_folder
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -65,6 +68,8 @@ CEILING_LEASE_S = 120
 GRACE_S = 5.0
 #: Most looks at a time.
 WORKERS = 16
+#: Time after the start of a machine in which failures of its neighbours may be those of its former one: two probes.
+RENEWED_S = 16.0
 
 
 class Acceleration:
@@ -107,6 +112,9 @@ class Acceleration:
         self._paths: dict[str, tuple[tuple[str, ...], str | None]] = {}
         self._addresses: dict[str, str] = {}
         self._statuses: dict[str, SplitStatus] = {}
+        self._kernels: dict[str, ProxyKernel] = {}
+        self._renewed_s: dict[str, float] = {}
+        self._slower: str | None = None
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
         self._answered = 0 if former is None else former.wish
@@ -169,13 +177,27 @@ class Acceleration:
         assert self._gateways is not None
         there = self._gateways.there
         names = [name for name in self._placed.regions if name in there]
-        for name, refusal in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows.pool).items():
-            self._health.dead(name, refusal)
+        for name, answer in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows).items():
+            if isinstance(answer, str):
+                self._health.dead(name, answer)
+            else:
+                self._kernels |= kernels_of({name: answer})
+        self._predict()
         self._addresses = self._gateways.dialled(HOME, names)
         if self._transparent is not None:
             self._transparent.exempt(self._addresses.values())
         self._route()
         self._redirect()
+
+    def _predict(self) -> None:
+        """Predict the rates of flows with the kernels of their proxies, and say which are lower than planned."""
+        placed = self._placed
+        planned = with_kernels(placed.wires, placed.plan, placed.problem, {})
+        wires = with_kernels(placed.wires, placed.plan, placed.problem, self._kernels)
+        self._placed = replace(placed, wires=wires)
+        before, self._slower = self._slower, slower_line(planned, wires, placed.problem, self._kernels)
+        if self._slower is not None and self._slower != before:
+            self._report(self._slower)
 
     def _redirect(self) -> None:
         """Redirect connections of this machine to the destinations of flows with the way in `transparent`."""
@@ -200,7 +222,7 @@ class Acceleration:
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
-        status = self._gateways.put_home(wires, paths, self._addresses, self._placed.flows.pool)
+        status = self._gateways.put_home(wires, paths, self._addresses, self._placed.flows)
         bound = dict(zip(listener_keys(wires), status.listening, strict=True))
         self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
 
@@ -241,11 +263,12 @@ class Acceleration:
         assert self._gateways is not None
         found = self._gateways.look_at((HOME, *{**self._leaving, **self._placed.regions}))
         before = dict(self._health.unhealthy)
+        blocked = self._blocked(found)
         for name, status in found.items():
             if not isinstance(status, str):
                 self._see(name, status)
             if name in self._placed.regions and name in self._addresses:
-                self._health.look(name, _failure(status))
+                self._health.look(name, _failure(status) or blocked.get(name))
         self._meter.tick()
         self._count_flows()
         self._report_health(before)
@@ -259,7 +282,18 @@ class Acceleration:
             not isinstance(home, str) or HOME in self._gateways.fleet.living(),
             not isinstance(home, str) and home.state == "ended",
             tuple(self._health.unhealthy),
+            tuple(name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None),
         )
+
+    def _blocked(self, found: Mapping[str, SplitStatus | str]) -> dict[str, str]:
+        """Return the proxies to which their neighbours cannot connect, and why."""
+        now_s = time.monotonic()
+        reasons = unreached(self._placed.wires, found)
+        return {
+            name: why
+            for name, why in reasons.items()
+            if name in self._addresses and now_s - self._renewed_s.get(name, -math.inf) >= RENEWED_S
+        }
 
     def _see(self, name: str, status: SplitStatus) -> None:
         """Take in the counts of a proxy."""
@@ -342,7 +376,7 @@ class Acceleration:
 
     def _place(self, text: str | None) -> None:
         text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
-        placed = place_for(text, FLOWS_FILE, self._ground)
+        placed = place_for(text, FLOWS_FILE, self._ground, tuple(self._kernels.values()))
         if placed.home != self._placed.home:
             raise UsageError("this machine cannot be in another region")
         self._require_room(placed)
@@ -378,7 +412,9 @@ class Acceleration:
     def _renew(self, name: str) -> None:
         """Forget what the former machine of a proxy said."""
         self._health.fresh(name)
+        self._renewed_s[name] = time.monotonic()
         self._statuses.pop(name, None)
+        self._kernels.pop(name, None)
         self._meter.renewed(name)
 
     def _forget_removed(self) -> None:
@@ -386,6 +422,7 @@ class Acceleration:
             self._health.forget(name)
             self._addresses.pop(name, None)
             self._statuses.pop(name, None)
+            self._kernels.pop(name, None)
         self._leaving = {}
 
     def _end_proxies(self, names: Sequence[str], drain_s: float) -> None:
@@ -449,15 +486,12 @@ class Acceleration:
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:
-        status, error = self._statuses.get(name), self._health.unhealthy.get(name)
+        error = self._health.unhealthy.get(name)
         health: ProxyHealth = (
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
-        if status is None:
-            return ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
-        usd = self._meter.proxy_usd(name)
-        refused = sum(status.refused.values())
-        return ProxyState(name, region, health, status.open, status.bytes_up, status.bytes_down, refused, usd, error)
+        state = ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
+        return proxy_state(state, self._statuses.get(name), self._kernels.get(name))
 
 
 def _failure(look: SplitStatus | str) -> str | None:

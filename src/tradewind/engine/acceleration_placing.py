@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.transparent import require_redirects
 from tradewind.acceleration.wiring import Wire, groups_of, joined_name, proxy_regions_of, wires_of
+from tradewind.engine.acceleration_kernels import ProxyKernel, within_kernels
 from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError
@@ -18,7 +19,7 @@ from tradewind.model.region import Region
 from tradewind.model.toml import parse_toml
 from tradewind.placement.place import place
 from tradewind.placement.plan import PlacementPlan
-from tradewind.placement.problem import problem_from_document
+from tradewind.placement.problem import PlacementProblem, problem_from_document
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -38,6 +39,7 @@ class PlacedFlows:
     """Flows, their placement, and the prices of its regions."""
 
     flows: FlowsFile
+    problem: PlacementProblem
     plan: PlacementPlan
     wires: tuple[Wire, ...]
     home: str
@@ -55,8 +57,12 @@ class PlacedFlows:
         return 3600 * sum(self.machines[region].usd_per_s for region in self.regions.values())
 
 
-def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
-    """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
+def place_for(text: str, where: str, ground: Ground, kernels: Iterable[ProxyKernel] = ()) -> PlacedFlows:
+    """Return the placement of a flows file's content on the machines of `ground`.
+
+    `kernels` are those of proxies that run there or did: no proxy is assumed to have larger windows. Raises
+    ConfigError, UsageError.
+    """
     flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
     if any(flow.way_in == "transparent" for flow in flows.flows):
         require_redirects()
@@ -70,6 +76,7 @@ def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
         flows = replace(flows, flows=tuple(replace(flow, rtt_ms=known[flow.name]) for flow in flows.flows))
     joined = replace(flows, flows=tuple(_joined(group) for group in groups_of(flows.flows, where)))
     problem = problem_from_document(problem_document(joined, catalog, regions, where), where)
+    problem = within_kernels(problem, kernels)
     plan = place(problem, "auto", None)
     used = proxy_regions_of(plan)
     prices = {}
@@ -80,7 +87,7 @@ def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
     egress = {region.name: region.egress_cents_per_gb / 100 for region in problem.regions}
     wires = wires_of(flows.flows, plan, where)
     home = _home(flows, where) if in_sky else str(HERE_REGION)
-    return PlacedFlows(flows, plan, wires, home, used, prices, egress, advice)
+    return PlacedFlows(flows, problem, plan, wires, home, used, prices, egress, advice)
 
 
 def _joined(group: Sequence[WantedFlow]) -> WantedFlow:

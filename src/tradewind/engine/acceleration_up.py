@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.wiring import sharing
+from tradewind.engine.acceleration_kernels import ProxyKernel, recorded_kernels
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver, flows_text
@@ -104,18 +105,22 @@ def resumed_acceleration(
     book = Accelerations(control)
     with book.taken_over(acceleration_id) as former:
         place, sky = str(book.folder / acceleration_id / FLOWS_FILE), former.state.sky
+        kernels = tuple(recorded_kernels(former.state.proxies))
         if sky is None:
-            yield replace(_at_sites(control, former.flows, place, sites), former=former)
+            yield replace(_at_sites(control, former.flows, place, sites, kernels), former=former)
             return
-        with _in_sky(control, former.flows, place, sky) as wanted:
+        with _in_sky(control, former.flows, place, sky, kernels) as wanted:
             yield replace(wanted, former=former)
 
 
 @contextmanager
-def _in_sky(control: JobControl, text: str, place: str, sky_file: str) -> Iterator[WantedAcceleration]:
+def _in_sky(
+    control: JobControl, text: str, place: str, sky_file: str, kernels: Iterable[ProxyKernel] = ()
+) -> Iterator[WantedAcceleration]:
     with sky_of(sky_file, control.store.state_dir) as sky:
         ground = ground_of_sky(control, sky_file, sky)
-        yield WantedAcceleration(control, ground, text, place_for(text, place, ground), os.path.abspath(sky_file))
+        placed = place_for(text, place, ground, kernels)
+        yield WantedAcceleration(control, ground, text, placed, os.path.abspath(sky_file))
 
 
 def acceleration_at_sites(control: JobControl, flows: str, sites: Sites | None) -> WantedAcceleration:
@@ -126,7 +131,9 @@ def acceleration_at_sites(control: JobControl, flows: str, sites: Sites | None) 
     return _at_sites(control, flows_text(flows), flows, sites)
 
 
-def _at_sites(control: JobControl, text: str, flows: str, sites: Sites | None) -> WantedAcceleration:
+def _at_sites(
+    control: JobControl, text: str, flows: str, sites: Sites | None, kernels: Iterable[ProxyKernel] = ()
+) -> WantedAcceleration:
     if sites is None or not (sites.hosts.hosts or sites.clouds):
         raise UsageError(
             "the configuration has no machines for proxies",
@@ -137,7 +144,7 @@ def _at_sites(control: JobControl, text: str, flows: str, sites: Sites | None) -
         if not sites.has(str(region)):
             raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {sites.describe()}")
     ground = with_places(control, ground_of_sites(control, sites, needed))
-    placed = place_for(text, flows, ground)
+    placed = place_for(text, flows, ground, kernels)
     _require_dialled(control, ground, placed)
     return WantedAcceleration(control, ground, text, placed)
 

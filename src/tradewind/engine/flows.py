@@ -71,6 +71,8 @@ def problem_document(flows: FlowsFile, catalog: Catalog, regions: Sequence[Regio
         "cloud_window_bytes": flows.proxy_window_bytes or CLOUD_WINDOW_BYTES,
         "budget_cents": flows.budget_usd * CENTS_PER_USD,
         **({"shared_last_miles": True} if shared else {}),
+        **({"slow_start": True} if flows.slow_start else {}),
+        **({"proxy_congestion_control": control} if (control := flows.proxy_congestion_control) != "bbr" else {}),
     }
 
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.document import read_json
-from tradewind.model.flows import read_flows
+from tradewind.model.flows import FlowsFile, read_flows
 from tradewind.model.records import dataclass, replace
+from tradewind.placement.advice import Ends, tuned, with_tcp_rates
 from tradewind.placement.explain import reasons_of
+from tradewind.placement.paths import DIRECT, paths_of
 from tradewind.placement.place import place
 from tradewind.placement.plan import PlacementPlan
 from tradewind.placement.problem import PlacementProblem, problem_from_document
@@ -58,7 +60,14 @@ def place_flows(
     problem = problem_from_document(document, place)
     if problem_file is not None:
         _write(document, problem_file)
-    return _report(problem, wish)
+    return replace(_report(problem, wish), tuned_total_fct_s=_tuned_s(problem, flows))
+
+
+def _tuned_s(problem: PlacementProblem, flows: FlowsFile) -> float:
+    """Return the time of all flows together without proxies, if both ends of each are tuned, which is free."""
+    ends = [tuned(Ends(problem.edge_window_of(flow), flow.congestion_control)) for flow in problem.flows]
+    direct = paths_of(with_tcp_rates(problem, flows.flows, ends)).fct_s[:, DIRECT]
+    return float(direct.sum())
 
 
 def checked_limit_s(limit_s: float | None) -> float | None:

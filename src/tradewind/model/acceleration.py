@@ -67,7 +67,13 @@ class FlowState:
     """Why it does not take its placed path."""
     shared_with: tuple[str, ...] = ()
     """Other flows with the same target and listener. They cannot be told apart, so they take the same path, and the
-    rates and counts are those of all together."""
+    rates, times and counts are those of all together."""
+    predicted_s: float | None = None
+    """Predicted time of its transfers in a period."""
+    achieved_s: float | None = None
+    """Time of the same transfers at the achieved rate; None before it moved bytes."""
+    failed: int = 0
+    """Connections that were not established, although the destination did not refuse them."""
 
     @property
     def error(self) -> float | None:
@@ -91,6 +97,12 @@ class ProxyState:
     usd: float = 0.0
     """Egress of this proxy, and of the machines that it replaced."""
     error: str | None = None
+    receive_window_bytes: float | None = None
+    """Largest window that its kernel allows for what it receives; None if it is not known."""
+    send_window_bytes: float | None = None
+    """The same for what it sends."""
+    congestion_control: str | None = None
+    """Congestion control of its connections to other machines."""
 
 
 @dataclass(frozen=True, slots=True)

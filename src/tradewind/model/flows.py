@@ -72,6 +72,8 @@ _TOP = {
     "compare_every",
     "compare_time",
     "shared_last_miles",
+    "slow_start",
+    "proxy_congestion_control",
     "pool",
     "flow",
 }
@@ -187,6 +189,10 @@ class FlowsFile:
     """True if the flows of a host share its last mile."""
     pool: int = POOL
     """Connections that proxies keep ready for each hop; 0 for none."""
+    slow_start: bool = False
+    """True if predicted times include handshakes and slow start."""
+    proxy_congestion_control: CongestionControl = "bbr"
+    """Congestion control that proxies ask their kernels for."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -233,6 +239,8 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         *_comparison(table),
         table.switch("shared_last_miles"),
         table.whole("pool", POOL, 0, POOL_MAX),
+        table.switch("slow_start"),
+        table.choice("proxy_congestion_control", CONTROLS, "bbr"),
     )
 
 

@@ -19,7 +19,19 @@ PORT_MAX = 65535
 #: Names that ssh accepts, without what it could take for an option.
 _NAME = r"[A-Za-z0-9_.@:%\[\]][A-Za-z0-9_.@:%\[\]-]*"
 _KEYS = frozenset(
-    {"name", "region", "address", "port", "egress", "ingress", "usd_per_hour", "gateways", "inbound", "folder"}
+    {
+        "name",
+        "region",
+        "address",
+        "port",
+        "egress",
+        "ingress",
+        "usd_per_hour",
+        "gateways",
+        "inbound",
+        "folder",
+        "raise_tcp_buffers",
+    }
 )
 
 
@@ -36,6 +48,7 @@ class SshHost:
     - `gateways`: the most gateways that it runs at once
     - `inbound`: False if gateways on other hosts cannot open connections to it
     - `folder`: folder for our files there; None: `~/.cache/tradewind`
+    - `raise_tcp_buffers`: True if a split proxy may raise its kernel's maxima of TCP buffers, which needs root
     """
 
     name: str
@@ -48,6 +61,7 @@ class SshHost:
     gateways: int = 1
     inbound: bool = True
     folder: str | None = None
+    raise_tcp_buffers: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the host as a JSON object, which has no secrets."""
@@ -110,9 +124,6 @@ def _host(entry: Mapping[str, Any], place: str) -> SshHost:
     usd_per_hour = entry.get("usd_per_hour", 0)
     if not isinstance(usd_per_hour, (int, float)) or isinstance(usd_per_hour, bool) or not 0 <= usd_per_hour < 1e6:
         raise ConfigError(f"{place}: usd_per_hour must be a price, not {usd_per_hour!r}", hint="for example 0.45")
-    inbound = entry.get("inbound", True)
-    if not isinstance(inbound, bool):
-        raise ConfigError(f"{place}: inbound must be true or false, not {inbound!r}")
     return SshHost(
         name,
         region,
@@ -122,9 +133,17 @@ def _host(entry: Mapping[str, Any], place: str) -> SshHost:
         _gbps(entry, "ingress", place),
         float(usd_per_hour),
         _number(entry, "gateways", place, 1, GATEWAYS_MAX, default=1),
-        inbound,
+        _switch(entry, "inbound", place, default=True),
         _text(entry, "folder", place) if "folder" in entry else None,
+        _switch(entry, "raise_tcp_buffers", place, default=False),
     )
+
+
+def _switch(entry: Mapping[str, Any], key: str, place: str, *, default: bool) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{place}: {key} must be true or false, not {value!r}")
+    return value
 
 
 def _text(entry: Mapping[str, Any], key: str, place: str) -> str:

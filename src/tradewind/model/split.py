@@ -67,6 +67,9 @@ class SplitLimits:
     connections_per_proxy_max: int | None = None
     connections_per_destination_max: int | None = None
     accepts_per_second_max: int | None = None
+    accepts_per_second_per_client_max: int | None = None
+    accepts_per_second_per_destination_max: int | None = None
+    accepts_per_second_of_strangers_max: int | None = None
     request_timeout_ms: int | None = None
     dial_timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
@@ -78,7 +81,10 @@ class SplitLimits:
 
 @dataclass(frozen=True, slots=True)
 class SplitProgram(Document):
-    """Body of `PUT /v1/split`. `proxies` are names in certificates and addresses, `allow` patterns of destinations."""
+    """Body of `PUT /v1/split`. `proxies` are names in certificates and addresses, `allow` patterns of destinations.
+
+    `probes` are the next proxies to which it connects every few seconds, to know that they can be reached.
+    """
 
     listeners: tuple[SplitListener, ...]
     allow: tuple[str, ...]
@@ -87,12 +93,13 @@ class SplitProgram(Document):
     limits: SplitLimits = field(default_factory=SplitLimits)
     proxy_protocol: tuple[str, ...] = ()
     congestion_control: str | None = None
+    probes: tuple[str, ...] = ()
     contract: int = CONTRACT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class SplitTraffic:
-    """The established flows of one listener and route to one destination.
+    """The established flows of one listener and route to one destination, and those that `failed` before that.
 
     `bytes_up` go to the destination, `bytes_down` to the client. `destination` and `listener` are None for the flows of
     all kinds beyond those that the gateway counts one by one; a listener without a name has None, too.
@@ -104,6 +111,7 @@ class SplitTraffic:
     bytes_down: int
     destination: str | None = None
     listener: str | None = None
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class SplitHop:
 
     `ready` are kept for flows now, and `dead` broke before one took them. `taken` are flows that took one, `missed`
     those that opened theirs. `first_byte_ms_…` is the median time from the client's request to the first byte from the
-    destination, over the latest flows.
+    destination, over the latest flows. `failures` connections could not be opened since one was; `failure` says why.
     """
 
     dialed: int
@@ -124,6 +132,8 @@ class SplitHop:
     dead: int = 0
     first_byte_ms_taken: float | None = None
     first_byte_ms_missed: float | None = None
+    failures: int = 0
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

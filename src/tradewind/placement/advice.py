@@ -237,13 +237,14 @@ class _OneFlow:
         between_ms = [float(self.problem.rtt_ms[a][b]) for a, b in pairwise(at)]
         capacity_mbps = min(self.problem.regions[region].capacity_mbps for region in at)
         capacity_mbps = min(capacity_mbps, self.problem.per_flow_proxy_limit_mbps, self._last_miles_mbps)
-        # Proxies send with bbr. Each millisecond of the direct path is assumed to lose alike, also on the hops.
+        # Each millisecond of the direct path is assumed to lose alike, also on the hops.
+        control = self.problem.proxy_congestion_control
         hops = [Hop(into_ms, ends.window_bytes, capacity_mbps, self._loss(into_ms), ends.congestion_control)]
         hops += [
-            Hop(each, self.problem.cloud_window_bytes, capacity_mbps, self._loss(each), "bbr", True, self.are_ready)
+            Hop(each, self.problem.cloud_window_bytes, capacity_mbps, self._loss(each), control, True, self.are_ready)
             for each in between_ms
         ]
-        hops.append(Hop(out_ms, ends.window_bytes, capacity_mbps, self._loss(out_ms), "bbr"))
+        hops.append(Hop(out_ms, ends.window_bytes, capacity_mbps, self._loss(out_ms), control))
         return self._time(hops)
 
     def _loss(self, rtt_ms: float) -> float:

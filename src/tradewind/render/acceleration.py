@@ -1,4 +1,4 @@
-"""The state of accelerations in words, and for Prometheus."""
+"""The state of accelerations in words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from tradewind.model.acceleration import LIVING, AccelerationState, FlowState, PoolState
+from tradewind.model.acceleration import LIVING, AccelerationState, FlowState, PoolState, ProxyState
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_usd
 
-__all__ = ["acceleration_lines", "address_lines", "cost_lines", "prometheus_lines"]
+__all__ = ["acceleration_lines", "address_lines", "cost_lines"]
 
 
 def address_lines(state: AccelerationState) -> Iterator[str]:
@@ -32,7 +32,7 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
     for proxy in state.proxies:
         error = f": {proxy.error}" if proxy.error else ""
         moved = format_bytes(proxy.bytes_up + proxy.bytes_down)
-        work = f"{proxy.open} open, {moved} sent, {format_usd(proxy.usd)} egress"
+        work = f"{proxy.open} open, {moved} sent, {format_usd(proxy.usd)} egress{_kernel(proxy)}"
         yield f"  proxy {proxy.name}  {proxy.health}{error}, {work}"
     yield from (f"  {_pool(pool)}" for pool in state.pools)
     errors = [flow.error for flow in state.flows if flow.error is not None]
@@ -73,14 +73,27 @@ def cost_lines(state: AccelerationState) -> Iterator[str]:
         yield f"{line.kind:<7}  {line.what:<{width}}  {count} at {price}: {format_usd(line.usd)}"
 
 
+def _kernel(proxy: ProxyState) -> str:
+    """Return what the kernel of a proxy allows, if it is known."""
+    windows = proxy.receive_window_bytes, proxy.send_window_bytes
+    if proxy.congestion_control is None or windows[0] is None or windows[1] is None:
+        return ""
+    receive, send = (format_bytes(round(window)) for window in windows if window is not None)
+    return f"; {proxy.congestion_control}, windows up to {receive} received and {send} sent"
+
+
 def _flow(flow: FlowState) -> Iterator[str]:
     achieved = "nothing sent" if flow.achieved_mbps is None else f"{_rate(flow.achieved_mbps)} achieved"
     moved = format_bytes(flow.bytes_up + flow.bytes_down)
     yield f"{flow.name}  {_address(flow)}  {_path(flow)}"
+    failed = f", {flow.failed} failed" if flow.failed else ""
     yield (
         f"  {achieved}, {_rate(flow.predicted_mbps)} predicted, {_rate(flow.direct_mbps)} without proxies; "
-        f"{format_count(flow.connections, 'connection')}, {moved}"
+        f"{format_count(flow.connections, 'connection')}{failed}, {moved}"
     )
+    if flow.predicted_s is not None:
+        achieved = "" if flow.achieved_s is None else f", {format_duration(flow.achieved_s)} at the achieved rate"
+        yield f"  all transfers of a period take {format_duration(flow.predicted_s)} as predicted{achieved}"
     if flow.shared_with:
         yield f"  path, rates and counts are shared with {', '.join(flow.shared_with)}: nothing tells them apart"
     if flow.planned and flow.achieved_direct_mbps is not None:
@@ -115,57 +128,3 @@ def _address(flow: FlowState) -> str:
 
 def _path(flow: FlowState) -> str:
     return f"through {' → '.join(flow.through)}" if flow.through else "direct"
-
-
-def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
-    """Yield the metrics of accelerations in the text format of Prometheus."""
-    flows = [(state, flow) for state in states for flow in state.flows]
-    proxies = [(state, proxy) for state in states for proxy in state.proxies]
-
-    def labels(**names: str) -> str:
-        return ",".join(f'{name}="{_escaped(value)}"' for name, value in names.items())
-
-    yield "# TYPE tradewind_acceleration_usd gauge"
-    for state in states:
-        for kind, usd in (("machines", state.machines_usd), ("egress", state.egress_usd)):
-            yield f"tradewind_acceleration_usd{{{labels(acceleration=state.id, kind=kind)}}} {usd}"
-    yield "# TYPE tradewind_acceleration_supervised gauge"
-    for state in states:
-        if state.supervision is not None:
-            working = int(state.supervision == "working")
-            yield f"tradewind_acceleration_supervised{{{labels(acceleration=state.id)}}} {working}"
-    yield "# TYPE tradewind_acceleration_flow_bytes_total counter"
-    for state, flow in flows:
-        if any(other.name in flow.shared_with for other in state.flows[: state.flows.index(flow)]):
-            continue  # The first of them has the bytes of all, so that sums are right.
-        for way, count in (("up", flow.bytes_up), ("down", flow.bytes_down)):
-            name = labels(acceleration=state.id, flow=flow.name, direction=way)
-            yield f"tradewind_acceleration_flow_bytes_total{{{name}}} {count}"
-    yield "# TYPE tradewind_acceleration_flow_proxies gauge"
-    for state, flow in flows:
-        name = labels(acceleration=state.id, flow=flow.name)
-        yield f"tradewind_acceleration_flow_proxies{{{name}}} {len(flow.through)}"
-    yield "# TYPE tradewind_acceleration_proxy_healthy gauge"
-    for state, proxy in proxies:
-        name = labels(acceleration=state.id, proxy=proxy.name, region=proxy.region)
-        yield f"tradewind_acceleration_proxy_healthy{{{name}}} {int(proxy.health == 'healthy')}"
-    yield "# TYPE tradewind_acceleration_hop_flows_total counter"
-    hops = [(state, pool) for state in states for pool in state.pools]
-    for state, pool in hops:
-        for source, count in (("taken", pool.taken), ("missed", pool.missed)):
-            name = labels(acceleration=state.id, start=pool.start, end=pool.end, source=source)
-            yield f"tradewind_acceleration_hop_flows_total{{{name}}} {count}"
-    yield "# TYPE tradewind_acceleration_hop_dead_total counter"
-    for state, pool in hops:
-        name = labels(acceleration=state.id, start=pool.start, end=pool.end)
-        yield f"tradewind_acceleration_hop_dead_total{{{name}}} {pool.dead}"
-    yield "# TYPE tradewind_acceleration_hop_first_byte_seconds gauge"
-    for state, pool in hops:
-        for source, ms in (("taken", pool.first_byte_ms_taken), ("missed", pool.first_byte_ms_missed)):
-            if ms is not None:
-                name = labels(acceleration=state.id, start=pool.start, end=pool.end, source=source)
-                yield f"tradewind_acceleration_hop_first_byte_seconds{{{name}}} {ms / 1e3}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -19,6 +19,8 @@ __all__ = ["PlacementReport"]
 
 CENTS_PER_USD = 100.0
 BAR_WIDTH = 40
+WORTH_TUNING = 0.95
+"""Tuning the ends is mentioned if all flows together then take at most this part of their time."""
 CHANGED_MAX = 10
 """Most flows that are listed with the next dollar."""
 CHANGED_PART = 1e-6
@@ -36,10 +38,14 @@ class PlacementReport:
     """The plan with one dollar more, if that was asked."""
     frontier: tuple[PlacementPlan, ...] = ()
     """Plans for rising budgets, if that was asked."""
+    tuned_total_fct_s: float | None = None
+    """Time of all flows together with tuned ends and without proxies; None if it is not known."""
 
     def document(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
         document = self.plan.document()
+        if self.tuned_total_fct_s is not None:
+            document["tuned_total_fct_s"] = self.tuned_total_fct_s
         if self.next_dollar is not None:
             document["explain"] = {
                 "flows": [
@@ -76,6 +82,11 @@ class PlacementReport:
             f"time      {format_duration(plan.total_fct_s)} for all flows together, "
             f"{format_duration(plan.direct_total_fct_s)} without proxies: {plan.acceleration:.2f} times as fast"
         )
+        if self.tuned_total_fct_s is not None and self.tuned_total_fct_s < plan.direct_total_fct_s * WORTH_TUNING:
+            yield (
+                f"free      {format_duration(self.tuned_total_fct_s)} without proxies if both ends get larger windows "
+                "and bbr: `tradewind accelerate advise` measures and shows how"
+            )
         yield f"cost      {_usd(plan.cost_cents)} of {_usd(plan.budget_cents)}"
         if plan.gap is not None:
             yield f"proven    {_proof(plan.gap)}"

@@ -25,6 +25,10 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import FleetOwner, JoinToken
 from tradewind.model.files import private_folder
+from tradewind.model.split import SplitListener, SplitProgram
+
+#: `TCP_BUFFER_BYTES` of crates/gateway/src/limits.rs.
+LARGE_BUFFER_BYTES = 1_100_000_000
 
 
 class Stage:
@@ -77,6 +81,17 @@ def test_a_machine_downloads_the_program_and_joins_its_fleet(stage: Stage) -> No
     arguments = [_arguments(pid) for pid in machine.pids()]
     assert any("serve --join" in words for words in arguments)
     assert not any("token_hex" in words for words in arguments)
+
+
+def test_a_split_proxy_gets_large_windows_and_bbr(stage: Stage) -> None:
+    stage.boot()
+    wait_until(stage.answers)
+    assert f" {LARGE_BUFFER_BYTES}" not in stage.client.metrics(), "transfers do not change the machine"
+    program = SplitProgram((SplitListener("data", "hop"),), ("192.0.2.1:1",), congestion_control="bbr")
+    status = stage.client.put_split(program)
+    assert (status.receive_buffer_bytes_max, status.send_buffer_bytes_max) == (LARGE_BUFFER_BYTES, LARGE_BUFFER_BYTES)
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    assert "bbr" not in available or status.congestion_control == "bbr"
 
 
 def test_a_machine_ends_with_its_gateway(stage: Stage) -> None:

@@ -40,6 +40,8 @@ pub struct Equipment {
     pub lease: Option<Lease>,
     /// How it joined its fleet, without the token, if it can do so again.
     pub join: Option<Join>,
+    /// True if a split proxy may raise the machine's maxima of TCP buffers.
+    pub raise_tcp_buffers: bool,
 }
 
 impl Equipment {
@@ -99,12 +101,12 @@ impl Gateway {
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
         let data_address = equipment.data_address()?;
-        let Equipment { identity, plain, data_listener, stores, lease, join } = equipment;
+        let Equipment { identity, plain, data_listener, stores, lease, join, raise_tcp_buffers } = equipment;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
         let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
         let again = watch::Sender::new(None);
-        let split = SplitRole::new(identity.clone());
+        let split = SplitRole::new(identity.clone(), raise_tcp_buffers);
         Ok(Self {
             runner,
             identity,

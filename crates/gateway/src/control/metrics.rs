@@ -3,6 +3,7 @@
 //! The node counts in its own atomics and returns a [`MetricsSnapshot`] on request. Names, help lines and kinds are
 //! defined here, so that they are written once. Metrics of the process itself (memory, CPU, files) are read here.
 
+use crate::tcp_buffers;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -227,16 +228,10 @@ pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
         snapshot.add(&PROCESS_MAX_FDS, [], limit as f64);
     }
     for (direction, setting) in [("receive", "tcp_rmem"), ("send", "tcp_wmem")] {
-        if let Some(bytes) = largest_tcp_buffer(setting) {
+        if let Some(bytes) = tcp_buffers::largest(setting) {
             snapshot.add(&TCP_WINDOW_MAX_BYTES, [("direction", direction.into())], bytes as f64);
         }
     }
-}
-
-/// Returns the third value of `net.ipv4.tcp_rmem` or `tcp_wmem`, those of this network namespace.
-fn largest_tcp_buffer(setting: &str) -> Option<u64> {
-    let values = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{setting}")).ok()?;
-    values.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
 fn resident_bytes() -> Option<u64> {

@@ -5,6 +5,7 @@ use super::answer::Refused;
 use super::split_program::{config_of, takes_data_port};
 use crate::limits::{SPLIT_DRAIN_AT_EXIT, SPLIT_TIMEOUT_MS_MAX};
 use crate::split::Fleet;
+use crate::tcp_buffers;
 use crate::tls::Identity;
 use axum::http::StatusCode;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ use tradewind_split::{Handle, Proxy, SplitError};
 /// The place of a gateway's split proxy.
 pub(super) struct SplitRole {
     identity: Option<Arc<Identity>>,
+    /// True if the machine's maxima of TCP buffers may be raised.
+    raise_tcp_buffers: bool,
     place: Mutex<Place>,
 }
 
@@ -78,8 +81,8 @@ impl Running {
 }
 
 impl SplitRole {
-    pub(super) fn new(identity: Option<Arc<Identity>>) -> Self {
-        Self { identity, place: Mutex::default() }
+    pub(super) fn new(identity: Option<Arc<Identity>>, raise_tcp_buffers: bool) -> Self {
+        Self { identity, raise_tcp_buffers, place: Mutex::default() }
     }
 
     /// Starts a proxy, or gives the running one another program. Nothing has changed if that is refused. `data_port` is
@@ -108,6 +111,9 @@ impl SplitRole {
                 return Ok(status);
             }
             Some((_, SplitState::Ended)) | None => {}
+        }
+        if self.raise_tcp_buffers {
+            tcp_buffers::raise();
         }
         let tls = self.identity.clone().map(|identity| Arc::new(Fleet::new(identity)) as Arc<dyn HopTls>);
         let running = Running::start(Proxy::bind(config, tls, data_port).map_err(|error| unusable(&error))?);
@@ -180,6 +186,7 @@ fn status_of(state: SplitState, handle: &Handle) -> SplitStatus {
         destination: each.destination,
         through: each.through,
         connections: each.connections,
+        failed: each.failed,
         bytes_up: each.bytes_up,
         bytes_down: each.bytes_down,
     });
@@ -192,6 +199,8 @@ fn status_of(state: SplitState, handle: &Handle) -> SplitStatus {
             taken: hop.taken,
             missed: hop.missed,
             dead: hop.dead,
+            failures: hop.failures,
+            failure: hop.failure,
             first_byte_ms_taken: hop.first_byte_ms_taken,
             first_byte_ms_missed: hop.first_byte_ms_missed,
         };
@@ -248,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_is_replaced_drained_and_started_again() {
-        let role = SplitRole::new(None);
+        let role = SplitRole::new(None, false);
         assert_eq!(role.status().await.unwrap_err().status, StatusCode::NOT_FOUND);
         let ((first, first_at), (second, second_at)) = (destination().await, destination().await);
         let started = role.put(&program("127.0.0.1:0", first_at), None).await.unwrap();
@@ -290,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_program_changes_nothing() {
-        let role = SplitRole::new(None);
+        let role = SplitRole::new(None, false);
         let (far, to) = destination().await;
         let started = role.put(&program("127.0.0.1:0", to), None).await.unwrap();
         let mut open = program("127.0.0.1:0", to);

@@ -64,6 +64,7 @@ pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Res
         limits: limits_of(&program.limits)?,
         proxy_protocol: all_parsed("proxy_protocol", &program.proxy_protocol)?,
         congestion_control: program.congestion_control.clone(),
+        probes: program.probes.clone(),
     })
 }
 
@@ -135,6 +136,8 @@ fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
         count => count.map_or(default.pool, |count| count as usize),
     };
     let accepts = limits.accepts_per_second_max.unwrap_or(default.accepts_per_second_max);
+    let rate =
+        |name: &str, value: Option<u32>| value.map(|value| in_range(name, value, SPLIT_CONNECTIONS_MAX)).transpose();
     let of_destination = limits.connections_per_destination_max;
     Ok(Limits {
         connections_max: count("connections_max", limits.connections_max, default.connections_max)?,
@@ -154,6 +157,18 @@ fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
             default.connections_per_destination_max,
         )?,
         accepts_per_second_max: in_range("accepts_per_second_max", accepts, SPLIT_CONNECTIONS_MAX)?,
+        accepts_per_second_per_client_max: rate(
+            "accepts_per_second_per_client_max",
+            limits.accepts_per_second_per_client_max,
+        )?,
+        accepts_per_second_per_destination_max: rate(
+            "accepts_per_second_per_destination_max",
+            limits.accepts_per_second_per_destination_max,
+        )?,
+        accepts_per_second_of_strangers_max: rate(
+            "accepts_per_second_of_strangers_max",
+            limits.accepts_per_second_of_strangers_max,
+        )?,
         request_timeout_ms: time("request_timeout_ms", limits.request_timeout_ms, default.request_timeout_ms)?,
         dial_timeout_ms: time("dial_timeout_ms", limits.dial_timeout_ms, default.dial_timeout_ms)?,
         idle_timeout_ms: time("idle_timeout_ms", limits.idle_timeout_ms, default.idle_timeout_ms)?,
@@ -239,6 +254,10 @@ mod tests {
             (json!({"limits": {"connections_max": 0}}), "limits.connections_max is 0"),
             (json!({"limits": {"drain_timeout_ms": 90_000_000}}), "limits.drain_timeout_ms is 90000000"),
             (json!({"limits": {"pool": 65}}), "limits.pool is 65"),
+            (
+                json!({"limits": {"accepts_per_second_per_client_max": 0}}),
+                "limits.accepts_per_second_per_client_max is 0",
+            ),
             (json!({"congestion_control": "a/b"}), "a/b"),
             (json!({"listeners": [{"listen": "here", "way": "hop"}]}), "listen: \"here\""),
             (json!({"listeners": [{"listen": "data", "way": "hop"}]}), "no data port"),

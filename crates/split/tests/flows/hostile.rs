@@ -106,7 +106,7 @@ async fn wide_rules_do_not_open_metadata_services_or_the_machine() {
 async fn a_scan_of_ports_learns_nothing_and_is_slowed_down() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let proxy = proxy("connect", &json!(["10.0.0.1:443"]), &json!({"accepts_per_second_max": 10}));
+    let proxy = proxy("connect", &json!(["10.0.0.1:443"]), &json!({"accepts_per_second_per_client_max": 10}));
     let (mut forbidden, mut reset) = (0, 0);
     for port in [port, 9].into_iter().cycle().take(40) {
         let mut client = TcpStream::connect(proxy.address).await.unwrap();

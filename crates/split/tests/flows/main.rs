@@ -5,6 +5,7 @@ mod endings;
 mod harness;
 mod hostile;
 mod pool;
+mod probes;
 mod refusals;
 mod transfer;
 mod ways;

@@ -1,5 +1,5 @@
 use crate::CHAINS;
-use crate::harness::{Fleet, Running, chain, in_time, pair};
+use crate::harness::{Fleet, Running, chain, in_time, pair, read_exactly, token_file};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -25,6 +25,7 @@ async fn a_refused_connection_is_refused_at_the_client() {
         for proxy in &chain {
             let status = proxy.until(|status| status.open == 0 && !status.refused.is_empty()).await;
             assert_eq!(status.refused, [(Cause::Refused, 1)].into());
+            assert!(status.traffic.is_empty(), "the destination was reached");
         }
     }
 }
@@ -113,6 +114,7 @@ async fn a_destination_that_does_not_answer_times_out() {
         for proxy in &chain {
             let status = proxy.until(|status| status.open == 0).await;
             assert_eq!((status.refused, status.reset), ([(Cause::TimedOut, 1)].into(), 0));
+            assert_eq!((status.traffic[0].connections, status.traffic[0].failed), (0, 1));
         }
     }
 }
@@ -145,6 +147,38 @@ async fn strangers_do_not_use_up_the_accepts_of_clients() {
     let _client = client.connect(proxy.address).await.unwrap();
     in_time(listener.accept()).await.unwrap();
     assert_eq!(proxy.status().refused, [(Cause::Unauthenticated, 1)].into());
+}
+
+#[tokio::test]
+async fn strangers_without_a_token_do_not_use_up_the_accepts_of_clients() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (destination, tokens) = (listener.local_addr().unwrap(), token_file());
+    let connect = json!({"listen": "127.0.0.1:0", "way": "connect", "tokens": tokens.path()});
+    let limits = json!({"accepts_per_second_max": 4, "request_timeout_ms": 60_000});
+    let proxy = Running::start(json!({"listeners": [connect], "allow": [destination], "limits": limits}), None);
+    let from = async |address: &str| {
+        let client = TcpSocket::new_v4().unwrap();
+        client.bind(address.parse().unwrap()).unwrap();
+        client.connect(proxy.address).await
+    };
+    let login = "Proxy-Authorization: Basic YW5uOnNlY3JldA==";
+    let asked = format!("CONNECT {destination} HTTP/1.1\r\n{login}\r\n\r\n");
+    let with_token = async || {
+        let mut client = from("127.0.0.9:0").await.unwrap();
+        client.write_all(asked.as_bytes()).await.unwrap();
+        assert_eq!(read_exactly(&mut client, 12).await, b"HTTP/1.1 200");
+        client
+    };
+    let _first = with_token().await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        // One that is reset at once may look as if it was not connected.
+        silent.extend(from("127.0.0.2:0").await);
+        silent.extend(from("127.0.0.3:0").await);
+    }
+    let status = proxy.until(|status| status.accepted == 21).await;
+    assert!(status.refused[&Cause::Limit] >= 14, "{:?}", status.refused);
+    let _second = with_token().await;
 }
 
 #[tokio::test]

@@ -95,6 +95,6 @@ say "booted"
 get_program
 say "downloaded"
 echo $(($(now_s) + lease_s)) > "$folder/lease"
-printf '%s\n' "$join" | sh -c 'echo $$ > "$0/pid" && exec "$0/gateway" "$@"' "$folder" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" \
+printf '%s\n' "$join" | sh -c 'echo $$ > "$0/pid" && exec "$0/gateway" "$@"' "$folder" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" --raise-tcp-buffers \
   > "$folder/ready" 2>> "$folder/boot.log"
 end_machine "the gateway ended with $?"

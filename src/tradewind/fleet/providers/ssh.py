@@ -233,6 +233,8 @@ class SshProvider:
         else:
             arguments += ["--join", "-"]
             join = order.join.listening("127.0.0.1:0", data)
+        if host.raise_tcp_buffers:
+            arguments.append("--raise-tcp-buffers")
         mark = json.dumps(mark_of(order, number))
         self._used.setdefault(order.fleet_id, set()).add(host.name)
         for _ in range(LAUNCHES_MAX):
