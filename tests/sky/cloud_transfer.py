@@ -47,10 +47,10 @@ class CloudTransfer(Transfer, ABC):
         return list(self.booter.machines.values())
 
     def finish_reclaimed(self, running: Running, machine: BootedMachine) -> None:
-        """Check that a machine which the cloud takes back saves its work and is replaced, and then the end."""
-        done = self.finish_replaced(running)
-        wait_until(machine.ended.is_set)
-        assert "the gateway ended with 0" in machine.console, "its gateway saved its work"
+        """Check that a machine which the cloud takes back works until another one is in its place, and then the end."""
+        running.wait_for(lambda event: "is about to end" in event.get("message", ""))
+        done = running.finish()
+        wait_until(machine.ended.is_set, ENDS_S)
         self.check(done)
 
     def check_nothing_is_left(self) -> None:
