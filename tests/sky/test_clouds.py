@@ -78,6 +78,7 @@ def test_machines_are_rented_move_the_bytes_and_end(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 8)
     stage.check_listed("azure:westeurope", "azure:eastus")
+    stage.check_has_no_key()
     stage.check(running.finish())
 
 
