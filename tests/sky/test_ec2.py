@@ -96,6 +96,34 @@ def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage
     stage.command.run("fleet", "down").expect(0)
 
 
+SOLD_OUT = "InsufficientInstanceCapacity", "We currently do not have sufficient capacity in the zone you requested"
+QUOTA = "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of 4 allows"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refusal", [SOLD_OUT, QUOTA], ids=["sold out", "quota"])
+def test_a_relay_that_a_region_refuses_is_planned_around(stage: Stage, refusal: tuple[str, str]) -> None:
+    """The other machines have come. They carry all bytes, and one note says why there are fewer."""
+    stage.cloud.fault("RunInstances", *refusal, region="us-west-2", times=1000)
+    done = stage.command.run(*stage.words, "--via", "fleet")
+    (note,) = (line for line in done.stderr.splitlines() if "replanned without these machines" in line)
+    assert refusal[0] in note and "us-west-2" in note and "now 100% direct" in note
+    stage.check(done)
+    assert {one["region"] for one in stage.cloud.instances()} == {"us-east-1", "eu-west-1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refusal", [SOLD_OUT, QUOTA], ids=["sold out", "quota"])
+def test_a_destination_without_machines_ends_the_transfer_in_one_line(stage: Stage, refusal: tuple[str, str]) -> None:
+    """Machines have come elsewhere. They are ended."""
+    stage.cloud.fault("RunInstances", *refusal, region="eu-west-1", times=1000)
+    done = stage.command.run(*stage.words, "--via", "fleet")
+    assert done.code == 1 and "Traceback" not in done.stderr
+    (error,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
+    assert refusal[0] in error and "eu-west-1" in error
+    stage.check_nothing_is_left()
+
+
 @pytest.mark.slow
 def test_init_doctor_and_a_transfer_begin_without_a_table_of_the_cloud(stage: Stage) -> None:
     """The variables of AWS's own tools name the account and its API. Only the user knows where the program is."""
