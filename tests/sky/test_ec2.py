@@ -20,8 +20,6 @@ from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
 
 REGIONS = ("aws:us-east-1", "aws:us-west-2", "aws:eu-west-1")
-#: Timeout from the order of a machine to its first byte. It takes 3 to 7 s, and longer on a busy host.
-FIRST_BYTE_S = 30.0
 
 
 class Stage(CloudTransfer):
@@ -75,7 +73,6 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
     stage.check(done)
     phases = [boot["phases_s"] for boot in done.summary["machines"]]
     assert [list(each) for each in phases] == 4 * [["accepted", "running", "booted", "enrolled", "first_byte"]]
-    assert max(each["first_byte"] for each in phases) < FIRST_BYTE_S
 
 
 @pytest.mark.slow
