@@ -1,16 +1,21 @@
-"""Two places in which machines are rented on this host, for benchmarks of their start: hosts, and the emulated EC2."""
+"""Places in which machines are rented on this host, for benchmarks of their start: hosts, clusters, emulated clouds."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from testbed.clouds.aws import aws_cloud
+from testbed.clouds.azure import GROUP, IDENTITY, SUBSCRIPTION, azure_cloud
+from testbed.clouds.gcp import gcp_cloud
 from testbed.drive import Command
+from testbed.kubelab import lab_unavailable
+from testbed.kubelab.shared import GATEWAY_IMAGE, shared_lab
 from testbed.servers import InstallError, Server, ServerError, versitygw
 from testbed.servers.versitygw import REGION
 from testbed.sshd import local_ssh_server
@@ -19,6 +24,8 @@ from tradewind.gateway.binary import find_gateway
 __all__ = ["PLACES", "Place", "cloud", "hosts", "run_benchmark", "two_stores"]
 
 SECRET = "benchmark-secret"
+#: The namespace of machines in clusters.
+NAMESPACE = "tradewind-benchmark"
 #: A cost below this needs no agreement.
 AGREED_USD = 1000
 
@@ -31,6 +38,7 @@ class Place:
     address: str
     lines: list[str]
     words: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(
         self, home: Path, source: Server, destination: Server, source_endpoint: str
@@ -38,7 +46,7 @@ class Place:
         """Return a user's command, and the words of a copy from a bucket to one in the other region."""
         command = Command(home)
         command.environment |= {"AWS_ACCESS_KEY_ID": source.access_key, "AWS_SECRET_ACCESS_KEY": SECRET}
-        command.environment["AWS_REGION"] = REGION
+        command.environment |= {"AWS_REGION": REGION, **self.environment}
         command.configure(*self.lines)
         words = ["cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--via", "fleet", "--share-keys"]
         words += ["--src-region", self.regions[0], "--dst-region", self.regions[1], "--max-vms", "1"]
@@ -65,15 +73,65 @@ def cloud(folder: Path) -> Iterator[Place]:
     with aws_cloud(folder / "cloud", find_gateway()) as made:
         assert made.boots is not None
         document = made.document()
-        lines = ["[aws]", f'endpoint = "{made.endpoint}"', 'regions = ["us-east-1", "eu-west-1"]', "[fleet]"]
-        lines += [f'program_url = "{document["programs"][0]["url"]}"', f'home_cidr = "{document["home_cidr"]}"']
-        lines += [f"confirm_above_usd = {AGREED_USD}"]
+        lines = ["[aws]", f'endpoint = "{made.endpoint}"', 'regions = ["us-east-1", "eu-west-1"]']
+        lines += _fleet(document["programs"][0]["url"], document["home_cidr"])
         # At lower rates, little data needs cheaper types of machines than much data.
         goal = "--min-throughput", "2Gbit/s"
         yield Place(("aws:us-east-1", "aws:eu-west-1"), made.boots.address, lines, goal)
 
 
-PLACES = {"hosts": hosts, "cloud": cloud}
+@contextmanager
+def compute_engine(folder: Path) -> Iterator[Place]:
+    """Yield the emulated Compute Engine."""
+    with gcp_cloud(folder / "cloud", find_gateway()) as made:
+        document = made.document()
+        lines = ["[gcp]", *(f'{name} = "{document[name]}"' for name in ("project", "endpoint"))]
+        lines += ['regions = ["us-central1", "europe-west4"]']
+        lines += _fleet(made.source.url, document["home_cidr"])
+        yield Place(("gcp:us-central1", "gcp:europe-west4"), made.address, lines)
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[Place]:
+    """Yield the emulated Azure."""
+    with azure_cloud(folder / "cloud", find_gateway()) as made:
+        home = urlsplit(made.api.endpoint).hostname or ""
+        settings = {"endpoint": made.api.endpoint, "subscription": SUBSCRIPTION, "resource_group": GROUP}
+        lines = ["[azure]", *(f'{name} = "{value}"' for name, value in {**settings, "identity": IDENTITY}.items())]
+        lines += ['regions = ["westeurope", "eastus"]']
+        lines += _fleet(made.document()["programs"][0]["url"], f"{home}/32")
+        yield Place(("azure:westeurope", "azure:eastus"), home, lines, environment=made.api.environment())
+
+
+@contextmanager
+def kubernetes(folder: Path) -> Iterator[Place]:
+    """Yield two clusters of one node each. The first run builds Kubernetes, which takes many minutes."""
+    if reason := lab_unavailable():
+        raise InstallError(reason)
+    regions = {"r1": "site:a", "r2": "site:b"}
+    with shared_lab(folder / "lab", dict.fromkeys(regions, 1), Path(find_gateway()).resolve()) as lab:
+        label = {"pod-security.kubernetes.io/enforce": "privileged"}
+        lines = ["[kubernetes]", f'kubeconfig = "{lab.kubeconfig}"', f'home = "{lab.address}"']
+        for context, region in regions.items():
+            metadata = {"name": NAMESPACE, "labels": label}
+            lab.apply(context, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            lines += ["[[kubernetes.clusters]]", f'context = "{context}"', f'region = "{region}"']
+            lines += [f'image = "{GATEWAY_IMAGE}"', f'namespace = "{NAMESPACE}"', 'network = "service"']
+            lines += ['cpu = "10m"', 'memory = "256Mi"', "usd_per_hour = 1"]
+        yield Place(("site:a", "site:b"), lab.address, [*lines, "[fleet]", f"confirm_above_usd = {AGREED_USD}"])
+
+
+def _fleet(program_url: str, home_cidr: str) -> list[str]:
+    return [
+        "[fleet]",
+        f'program_url = "{program_url}"',
+        f'home_cidr = "{home_cidr}"',
+        f"confirm_above_usd = {AGREED_USD}",
+    ]
+
+
+#: Places by their names on the command line.
+PLACES = {"hosts": hosts, "kubernetes": kubernetes, "cloud": cloud, "gcp": compute_engine, "azure": azure}
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class Booter:
         self.machines: dict[str, BootedMachine] = {}
         #: Environment variables of the machines of a region, by the region.
         self.environment: dict[str, dict[str, str]] = {}
-        #: Rules of packet filters (`filters.py`) of the machines of a region, by the region.
+        #: Rules of packet filters (`filters.py`) of the machines of a region, by the region; `*` for all others.
         self.filters: dict[str, str] = {}
         # A machine is killed when the thread ends that started it, so one thread starts all.
         self._starter = ThreadPoolExecutor(1, "starts machines")
@@ -124,8 +124,8 @@ class Booter:
         threading.Thread(target=self._watch, args=(machine, on_end), daemon=True).start()
         inside = self._in_its_network(machine)
         self.network.attach(place, inside)
-        if region in self.filters:
-            set_filter(inside, self.filters[region])
+        if rules := self.filters.get(region, self.filters.get("*")):
+            set_filter(inside, rules)
         assert process.stdin is not None
         with suppress(OSError):  # It has ended already; `on_end` says so.
             process.stdin.write(b"ready\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testbed.clouds.debian_packages import unpacked
 
-__all__ = ["drop_inbound", "dropped_packets", "filter_unavailable", "only_to", "set_filter"]
+__all__ = ["accept_only", "drop_inbound", "dropped_packets", "filter_unavailable", "only_to", "set_filter"]
 
 #: nft, with the libraries that small installations lack.
 PACKAGES = ("nftables", "libnftables1", "libnftnl11", "libmnl0", "libedit2", "libjansson4", "libxtables12")
@@ -25,6 +25,12 @@ def filter_unavailable() -> str | None:
 def drop_inbound() -> str:
     """Return rules with which a machine opens connections and accepts none."""
     return _table("input", "")
+
+
+def accept_only(*connections: tuple[str, int]) -> str:
+    """Return rules with which a machine opens connections, and accepts these alone: from networks, to ports."""
+    rules = (f"ip saddr {source} tcp dport {port} accept" for source, port in connections)
+    return _table("input", "\n    ".join(rules))
 
 
 def only_to(*addresses: str) -> str:

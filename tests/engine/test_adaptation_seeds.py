@@ -87,6 +87,7 @@ class Transfer:
         self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))
         self.bytes: dict[tuple[str, ...], float] = {}
         self.relay_mbps = RELAY_MBPS
+        self.in_flight = 0
         self.seconds = 0.0
         """Cost of machines as counted by the provider."""
 
@@ -105,7 +106,7 @@ class Transfer:
     def progress(self) -> dict[str, Any]:
         ids = self.adaptation._ids
         hops = [
-            {"id": ids[nodes], "bytes": int(count), "up": True, "requests_in_flight": 0}
+            {"id": ids[nodes], "bytes": int(count), "up": True, "requests_in_flight": self.in_flight}
             for nodes, count in self.bytes.items()
             if nodes in ids
         ]
@@ -252,6 +253,40 @@ def test_a_relay_that_hangs_does_not_hold_up_its_replacement(
         transfer.run(40)
         assert [len(route.nodes) for route in transfer.adaptation.plan.routes] == [2]
         assert relay not in transfer.living()
+
+
+def test_a_machine_that_the_cloud_takes_back_works_until_another_one_carries_bytes(
+    tmp_path: Path, direct: Plan
+) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        sink = direct.routes[0].nodes[-1]
+        transfer.in_flight = 3
+        transfer.fleet.leaving = lambda: {sink: 100.0}  # type: ignore[method-assign]
+        transfer.run(3)
+        (changed,) = transfer.changes
+        (fresh,) = changed.names - direct.names
+        assert {sink, fresh} <= transfer.living(), "the sink carries what is in flight"
+        transfer.in_flight = 0
+        transfer.run(3)
+        assert transfer.living() == changed.names and len(transfer.changes) == 1
+        assert transfer.adaptation.notices() == [
+            f"the cloud takes machine {sink} back: it works for another 100 s, and another one is ordered",
+            f"machine {sink} is about to end; {fresh} takes its place",
+        ]
+
+
+def test_a_machine_that_the_cloud_takes_back_and_nothing_replaces_works_on(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        sink = direct.routes[0].nodes[-1]
+        transfer.fleet.leaving = lambda: {sink: 100.0}  # type: ignore[method-assign]
+        transfer.provider.failing = 1.0
+        transfer.run(3)
+        assert transfer.changes == [] and transfer.living() == direct.names
+        ordered, refused = transfer.adaptation.notices()
+        assert "another one is ordered" in ordered
+        assert refused.startswith(f"nothing replaces {sink} before the cloud takes it back: ")
+        transfer.run(3)
+        assert transfer.adaptation.notices() == [], "once it has ended, it is replaced as any other"
 
 
 def test_new_machines_live_no_longer_than_the_ceiling_allows(tmp_path: Path, direct: Plan) -> None:

@@ -51,6 +51,19 @@ def test_the_median_of_each_phase_of_the_last_starts_is_learned(tmp_path: Path) 
     assert str(often.origin) == "learned, 20 earlier starts, accepted after 1.1 s, enrolled 40.0 s"
 
 
+def test_a_machine_says_when_it_began_to_run_its_boot_script(tmp_path: Path) -> None:
+    journal = FleetJournal(tmp_path)
+    journal.open("f", "a test", {"kind": "aws"}, {"m": "aws:a"})
+    journal.launched("f", "m", "aws:a")
+    began_s = time.time()
+    journal.database.write("UPDATE machines SET launched_unix_s = ?", (began_s - 30.0,))
+    journal.ready("f", "m", 600.0, booted_ago_s=10.0)
+    (boot,) = BootBook(journal).of_fleet("f")
+    assert boot.phases_s == pytest.approx({"booted": 20.0, "enrolled": 30.0}, abs=5.0)
+    (usual,) = BootBook(journal).usual().values()
+    assert str(usual).startswith("booted 2") and ", enrolled 3" in str(usual)
+
+
 def test_machines_wait_for_the_slowest_of_their_fleet_and_that_is_not_their_own_start(tmp_path: Path) -> None:
     """The first byte is 2 s after the last machine answers. A machine that joins later does not count."""
     journal = FleetJournal(tmp_path)

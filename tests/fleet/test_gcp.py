@@ -22,7 +22,7 @@ from tests.fleet.test_catalog_offers import REFRESHED, store_price
 from tests.fleet.worlds import wait_until
 from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
-from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
+from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT, SPOT_SHUTDOWN_SCRIPT
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused, NetworkChoice
 from tradewind.fleet.providers.gcp import GcpProvider
@@ -277,6 +277,9 @@ class Inside:
     def press_power_button(self) -> None:
         self.runs = False
 
+    def announce_preemption(self) -> None:
+        pass
+
     pull_plug = press_power_button
 
 
@@ -347,7 +350,7 @@ def test_a_sweep_ends_a_machine_that_lists_did_not_show_at_first(
     assert stage.cloud.billed() == [] and list(everywhere.remains()) == []
 
 
-@pytest.mark.parametrize("script", [SHUTDOWN_SCRIPT, DELETE_ITSELF])
+@pytest.mark.parametrize("script", [SHUTDOWN_SCRIPT, SPOT_SHUTDOWN_SCRIPT, DELETE_ITSELF])
 def test_the_scripts_of_a_machine_are_posix_shell(script: str) -> None:
     subprocess.run(["sh", "-n"], input=script.encode(), check=True)
 

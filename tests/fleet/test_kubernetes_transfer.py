@@ -62,8 +62,10 @@ def transfer(kube_lab: Lab, tmp_path: Path) -> Iterator[ClusterTransfer]:
 def test_a_relay_is_killed_and_replaced_and_nothing_is_left(transfer: ClusterTransfer) -> None:
     running = transfer.start()
     transfer.check_listed(*REGIONS.values())
+    transfer.check_has_no_key()
     for region in REGIONS:
-        assert SECRET not in transfer.stage.kubectl("get", "all,secrets,events", "-o", "yaml", region=region)
+        logs = transfer.stage.kubectl("logs", "-l", "tradewind-role", "--all-containers", "--tail=-1", region=region)
+        assert SECRET not in transfer.stage.kubectl("get", "all,secrets,events", "-o", "yaml", region=region) + logs
     record_step("The pod of the relay is deleted.")
     transfer.stage.kubectl("delete", "pods", "-l", "tradewind-role=relay", "--grace-period=1", region="r3")
     done = transfer.finish_replaced(running)

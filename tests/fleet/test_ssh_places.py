@@ -63,3 +63,15 @@ def test_jobs_that_start_together_share_the_hosts(providers: list[Provider]) -> 
     assert on_hosts == {f"node{number}": GATEWAYS for number in range(HOSTS)}, [one.refusal for one in second]
     refused = launch(providers[-1], "g").refusal
     assert refused is not None and refused.kind == "quota", refused
+
+
+def test_half_of_the_machines_come(providers: list[Provider]) -> None:
+    """One call orders more gateways than the hosts may run."""
+    places = HOSTS * GATEWAYS
+    lease = Lease(600, here().label)
+    names = [f"m{number}" for number in range(places + 2)]
+    orders = [LaunchOrder("f", name, REGION, name, 1, lease, peers=("lead",)) for name in names]
+    results = providers[0].launch(orders)
+    refusals = [result.refusal for result in results if result.refusal is not None]
+    assert len(results) - len(refusals) == places
+    assert [refusal.kind for refusal in refusals] == ["quota"] * 2, refusals

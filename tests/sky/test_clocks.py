@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from testbed.clouds.clocks import shifted_clock
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import InstallError
 from tests.fleet.transfers import ready, two_stores
+from tests.sky.cloud_transfer import CloudTransfer
 from tests.sky.test_ec2 import Stage
+from tests.sky.test_private import make_stage
 from tradewind.gateway.binary import find_gateway
 
 pytestmark = pytest.mark.slow
@@ -31,30 +34,42 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             yield made
 
 
-def set_clock(stage: Stage, region: str, ahead_s: int) -> None:
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def set_clock(stage: CloudTransfer, region: str, ahead_s: int) -> None:
     """Let machines of a region boot with a wrong clock."""
-    assert stage.cloud.boots is not None
     try:
-        stage.cloud.boots.booter.environment[f"aws:{region}"] = shifted_clock(ahead_s)
+        stage.booter.environment[region] = shifted_clock(ahead_s)
     except InstallError as error:
         pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["ahead", "behind"])
-def test_a_relay_with_a_wrong_clock_enrols_and_moves_data(stage: Stage, ahead_s: int) -> None:
-    set_clock(stage, "us-west-2", ahead_s)
+@pytest.mark.parametrize("kind", ["aws", "gcp"])
+def test_a_relay_with_a_wrong_clock_enrols_and_moves_data(
+    kind: str, ahead_s: int, tmp_path: Path, opened: ExitStack
+) -> None:
+    stage = make_stage(kind, tmp_path, opened)
+    region = stage.regions[1]
+    set_clock(stage, region, ahead_s)
     running = stage.start()
-    (gateway,) = stage.booted("us-west-2").pids("/gateway serve ")
+    (relay,) = (machine for machine in stage.machines() if machine.region == region)
+    (gateway,) = relay.pids("/gateway serve ")
     assert f"FAKETIME={ahead_s:+d}".encode() in Path(f"/proc/{gateway}/environ").read_bytes().split(b"\0")
     done = running.finish()
-    assert any("us-west-2" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
+    name = region.replace(":", "-")
+    assert any(name in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
     stage.check(done)
 
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["ahead", "behind"])
 def test_a_sink_whose_clock_the_store_refuses_ends_the_transfer_with_the_reason(stage: Stage, ahead_s: int) -> None:
     """It enrols, but S3 refuses signatures that are 15 minutes off."""
-    set_clock(stage, "eu-west-1", ahead_s)
+    set_clock(stage, "aws:eu-west-1", ahead_s)
     done = stage.command.run(*stage.words, "--via", "fleet").expect(7)
     assert "The difference between the request time and the current time is too large" in done.stderr
     side = "ahead of" if ahead_s > 0 else "behind"

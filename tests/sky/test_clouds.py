@@ -5,9 +5,11 @@ The API is a stand-in; each machine that it starts really runs its user data, in
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -26,6 +28,8 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.model.azure import azure_from_document
 
 REGIONS = ("azure:westeurope", "site:relay", "azure:eastus")
+#: All of them in the cloud.
+CLOUD_REGIONS = ("azure:westeurope", "azure:westus2", "azure:eastus")
 
 
 class Stage(CloudTransfer):
@@ -41,12 +45,13 @@ class Stage(CloudTransfer):
         self.configure()
 
     def table(self) -> list[str]:
+        regions = [region.removeprefix("azure:") for region in self.regions if region.startswith("azure:")]
         return [
             "[azure]",
             f'endpoint = "{self.cloud.api.endpoint}"',
             f'subscription = "{SUBSCRIPTION}"',
             f'resource_group = "{GROUP}"',
-            'regions = ["westeurope", "eastus"]',
+            f"regions = {json.dumps(regions)}",
             f'identity = "{IDENTITY}"',
         ]
 
@@ -54,15 +59,28 @@ class Stage(CloudTransfer):
         assert not any(self.cloud.api.resources().values())
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+@contextmanager
+def stage_in(folder: Path, regions: tuple[str, str, str]) -> Iterator[Stage]:
+    """Run the cloud and the stores of a transfer."""
     if reason := lan_unavailable():
         pytest.skip(reason)
     with (
-        azure_cloud(tmp_path / "cloud", find_gateway()) as cloud,
-        two_stores(home_of(cloud), tmp_path) as stores,
-        ready(Stage(cloud, tmp_path, stores)) as made,
+        azure_cloud(folder / "cloud", find_gateway()) as cloud,
+        two_stores(home_of(cloud), folder) as stores,
+        ready(Stage(cloud, folder, stores, regions)) as made,
     ):
+        yield made
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage_in(tmp_path, REGIONS) as made:
+        yield made
+
+
+@pytest.fixture
+def cloud_stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage_in(tmp_path, CLOUD_REGIONS) as made:
         yield made
 
 
@@ -78,6 +96,7 @@ def test_machines_are_rented_move_the_bytes_and_end(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 8)
     stage.check_listed("azure:westeurope", "azure:eastus")
+    stage.check_has_no_key()
     stage.check(running.finish())
 
 
@@ -89,8 +108,20 @@ def test_a_machine_whose_power_is_cut_is_replaced(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-def test_a_spot_machine_that_is_evicted_ends_by_itself_and_is_replaced(stage: Stage) -> None:
-    """Its gateway ends as soon as Azure announces it, half a minute before the VM is gone."""
+def test_a_relay_is_killed_and_replaced_and_nothing_is_left(cloud_stage: Stage) -> None:
+    running = cloud_stage.start()
+    cloud_stage.check_listed(*CLOUD_REGIONS)
+    cloud_stage.check_has_no_key()
+    record_step("The machine in westus2 loses its power.")
+    next(machine for name, machine in cloud_stage.booter.machines.items() if "westus2" in name).kill()
+    done = cloud_stage.finish_replaced(running)
+    assert any("westus2" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
+    cloud_stage.check(done)
+
+
+@pytest.mark.slow
+def test_a_spot_machine_that_is_evicted_works_until_another_one_takes_its_place(stage: Stage) -> None:
+    """Azure announces it half a minute before the VM is gone."""
     stage.configure(settings=["spot = true"])
     running = stage.start()
     name, sink = next(one for one in stage.cloud.booter.machines.items() if "eastus" in one[0])

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.clouds.aws import aws_cloud
 from testbed.clouds.azure import azure_cloud
-from testbed.clouds.filters import drop_inbound, dropped_packets, filter_unavailable, only_to
+from testbed.clouds.filters import accept_only, drop_inbound, dropped_packets, filter_unavailable, only_to
 from testbed.clouds.gcp import gcp_cloud
 from testbed.clouds.lan import lan_unavailable
 from testbed.clouds.proxy import forward_proxy
@@ -20,7 +20,7 @@ from testbed.servers import InstallError
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import ready, two_stores
 from tests.sky import test_clouds, test_compute_engine, test_ec2
-from tradewind.fleet.boot.ports import DATA_PORT
+from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.gateway.binary import find_gateway
 
 pytestmark = pytest.mark.slow
@@ -62,23 +62,33 @@ def opened() -> Iterator[ExitStack]:
 def test_private_machines_of_two_regions_move_the_bytes(
     kind: str, settings: tuple[str, ...], tmp_path: Path, opened: ExitStack
 ) -> None:
-    """AWS and Azure: the user has joined the networks of the regions. Google's networks span regions."""
+    """AWS and Azure: the user has joined the networks of the regions. Google's networks span regions. Filters admit
+    their network to the port for data, home to the one for control, and nothing else.
+    """
     stage = make_stage(kind, tmp_path, opened)
+    home = stage.home_cidr.removesuffix("/32")
+    network = f"{home.rpartition('.')[0]}.0/24"
+    filtered(stage, accept_only((network, DATA_PORT), (home, CONTROL_PORT)))
     stage.configure(settings=settings)
-    done = stage.start().finish()
+    running = stage.start()
+    for machine in [one for one in stage.machines() if not one.ended.is_set()]:
+        with pytest.raises(TimeoutError):
+            socket.create_connection((machine.address, 22), timeout=1.0)
+        (gateway,) = machine.pids("/gateway serve ")
+        assert dropped_packets(gateway) > 0
+    done = running.finish()
     assert sum(hop["bytes"] for hop in done.summary["progress"]["hops"]) > 0
     stage.check(done)
 
 
-def filtered(stage: test_ec2.Stage, region: str, rules: str) -> None:
-    """Let machines of a region boot with a packet filter."""
+def filtered(stage: Stage, rules: str, region: str = "*") -> None:
+    """Let machines of a region, or of all, boot with a packet filter."""
     try:
         if reason := filter_unavailable():
             pytest.skip(reason)
     except InstallError as error:
         pytest.skip(str(error))
-    assert stage.cloud.boots is not None
-    stage.cloud.boots.booter.filters[f"aws:{region}"] = rules
+    stage.booter.filters[region] = rules
 
 
 @pytest.fixture
@@ -98,7 +108,7 @@ def test_a_sink_whose_network_drops_all_inbound_connections_only_dials_out(
     stores = opened.enter_context(two_stores(aws.boots.address, tmp_path))
     regions = ("site:here", "site:none", "aws:us-east-1")
     stage = opened.enter_context(ready(test_ec2.Stage(aws, tmp_path, stores, regions, "--max-vms", "1")))
-    filtered(stage, "us-east-1", drop_inbound())
+    filtered(stage, drop_inbound(), "aws:us-east-1")
     stage.configure(*host_table(server, aws.boots.address, tmp_path / "on the host"), settings=(PRIVATE,))
     running = stage.start()
     sink = stage.booted("us-east-1")
@@ -124,7 +134,7 @@ def test_a_sink_that_reaches_nothing_but_a_proxy_stores_through_it(
     stores = opened.enter_context(two_stores(home, tmp_path, tls=True))
     regions = ("site:here", "site:none", "aws:us-east-1")
     stage = opened.enter_context(ready(test_ec2.Stage(aws, tmp_path, stores, regions, "--max-vms", "1")))
-    filtered(stage, "us-east-1", only_to(f"{proxy.address} . {proxy.port}"))
+    filtered(stage, only_to(f"{proxy.address} . {proxy.port}"), "aws:us-east-1")
     stage.configure(*host_table(server, home, tmp_path / "on the host"), settings=(f'proxy = "{proxy.url}"',))
     stage.check(stage.command.run(*stage.words, "--via", "fleet"))
     assert any("/tradewind-gateway " in line for line in proxy.requests("GET"))

@@ -203,8 +203,7 @@ def test_a_plan_does_without_a_relay_that_cannot_be_reached(stage: Stage) -> Non
     stage.nothing_runs()
 
 
-def test_gateways_outlive_a_killed_client_only_until_their_lease_expires(stage: Stage) -> None:
-    """`fleet down` ends them at once, from the record of the killed command."""
+def test_gateways_that_a_killed_command_has_left_are_ended_by_its_record(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 6)
     running.signal(signal.SIGKILL)

@@ -177,4 +177,6 @@ pub struct GatewayState {
     pub expires_unix_s: Option<u64>,
     /// Why the last attempt to enrol, reach or renew it failed; null if it succeeded.
     pub failure: Option<String>,
+    /// When it drains because the cloud takes its machine back; null while the cloud has announced nothing.
+    pub leaves_unix_s: Option<u64>,
 }

@@ -34,7 +34,7 @@ pub use event::{
 pub use job::{
     Comparison, Deletion, FilterRule, JobSpec, Member, NameGlob, ObjectFilter, Selection, Target, VerifyMode,
 };
-pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
+pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, TakingBack, Version};
 pub use split::{
     DATA_PORT, SplitHop, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitState, SplitStatus, SplitTraffic,
     SplitWay,

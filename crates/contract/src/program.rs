@@ -16,6 +16,20 @@ pub struct Version {
     /// Address of the data port, `ip:port`, where this gateway listens for peers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_address: Option<String>,
+    /// Milliseconds since the machine began to run its boot script; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booted_ms_ago: Option<u64>,
+    /// Notice of the cloud that it takes the machine back; absent if the cloud gives none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<TakingBack>,
+}
+
+/// What a gateway knows of the cloud's plan to take its machine back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakingBack {
+    /// Seconds for which the gateway still works before it drains; null while the cloud has announced nothing.
+    pub leaves_in_s: Option<u64>,
 }
 
 /// Body of `PUT /v1/program`: the whole work of one gateway for one job.

@@ -94,10 +94,18 @@ pub const LOAD_BUFFER_BYTES: usize = 64 << 10;
 
 /// `POST /v1/drain` gets 202 if the node is not done after this; the node continues to drain.
 pub const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A gateway whose machine the cloud takes back drains this long before: enough for [`DRAIN_AT_EXIT_TIMEOUT`] and
+/// [`CONNECTIONS_AT_EXIT_TIMEOUT`], and for a notice that was read late.
+pub const DRAIN_BEFORE_TAKEN_BACK: Duration = Duration::from_secs(12);
+/// Longest notice of a cloud that `--notice-s` accepts.
+pub const NOTICE_S_MAX: u32 = 3_600;
 /// A gateway that must end (signal, or end of stdin) exits after this even if its node has not finished draining.
 pub const DRAIN_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(8);
 /// After that, open answers (the last events) have this long to be read.
 pub const CONNECTIONS_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The owner asks a gateway this often whether the cloud takes its machine back.
+pub const NOTICE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Validity of a fleet's certificates unless `--days` says otherwise; after it, gateways refuse one another.
 pub const IDENTITY_DAYS_DEFAULT: u32 = 7;

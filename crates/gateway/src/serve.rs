@@ -4,18 +4,19 @@
 //! made under a file mode mask that no other thread can see.
 //!
 //! The gateway ends on a signal, at the end of standard input (`--exit-with-stdin`: its starter is gone), or when its
-//! lease expires (`--lease-s`: nobody renewed it). The node is then drained, the last events are read, and the socket
+//! lease expires (`--lease-s`: nobody renewed it), or shortly before the cloud takes its machine back (`--notice-s`). The node is then drained, the last events are read, and the socket
 //! file is removed. A second signal ends the process at once.
 
 use crate::control::gateway::{Equipment, Gateway};
-use crate::control::lease::Lease;
+use crate::control::lease::{self, Lease};
+use crate::control::notice::Notice;
 use crate::control::runner::Runner;
 use crate::control::server::{Listener, Server};
 use crate::endings::Endings;
 use crate::enrol::{Candidate, JoinError};
 use crate::join::{self, NotJoined};
 use crate::join_again;
-use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
+use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX, NOTICE_S_MAX};
 use crate::net::never_pace_loopback;
 use crate::stores::{DelegatedStores, RealStores, Stores};
 use crate::tls::{Identity, TlsError, machine_clock};
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tradewind_contract::{CONTRACT_VERSION, Join, JoinControl, OWNER_NAME, Ready};
 
 /// The options of `serve`.
@@ -65,6 +66,13 @@ pub struct ServeArgs {
     /// Let a split proxy raise the machine's maxima of TCP buffers, as root; they stay until the machine reboots
     #[arg(long)]
     pub raise_tcp_buffers: bool,
+    /// Uptime at which the machine began to run its boot script, for the owner, who asks how machines start [s]
+    #[arg(long, value_name = "SECONDS", value_parser = uptime_in_words)]
+    pub booted_s: Option<Duration>,
+    /// Time from the cloud's notice (SIGUSR1) until it takes the machine back: the gateway says so, works on, and
+    /// drains shortly before [s]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(NOTICE_S_MAX)))]
+    pub notice_s: Option<u32>,
 }
 
 /// Address of the control API.
@@ -159,6 +167,7 @@ pub struct Bound {
     controllers: Arc<[String]>,
     exit_with_stdin: bool,
     lease: Option<LeaseArgs>,
+    notice_s: Option<u32>,
 }
 
 /// The lease of the command line. It starts when the gateway serves.
@@ -244,7 +253,20 @@ impl Bound {
             ..Equipment::default()
         };
         let controllers = args.controllers.clone().into();
-        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
+        Self::with(args, control, equipment, controllers)
+    }
+
+    fn with(
+        args: &ServeArgs,
+        control: BoundControl,
+        equipment: Equipment,
+        controllers: Arc<[String]>,
+    ) -> Result<Self, ServeError> {
+        let booted =
+            args.booted_s.map(|at| lease::uptime().map(|now| Instant::now().checked_sub(now.saturating_sub(at))));
+        let equipment = Equipment { booted: booted.transpose()?.flatten(), ..equipment };
+        let (exit_with_stdin, notice_s) = (args.exit_with_stdin, args.notice_s);
+        Ok(Self { control, equipment, controllers, exit_with_stdin, lease: LeaseArgs::of(args), notice_s })
     }
 
     fn joining(document: &Join, args: &ServeArgs) -> Result<Self, ServeError> {
@@ -270,7 +292,7 @@ impl Bound {
         let controllers = [OWNER_NAME.to_owned()].into();
         let join = (!args.exit_with_stdin).then(|| join_again::template(document));
         let equipment = Equipment { join, raise_tcp_buffers: args.raise_tcp_buffers, ..equipment };
-        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
+        Self::with(args, control, equipment, controllers)
     }
 
     /// The stores that the gateway's programs may open.
@@ -287,9 +309,10 @@ impl Bound {
     /// # Errors
     /// The system refused signal handlers or sockets, or the gateway could not join its fleet.
     pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
-        let Self { control, equipment, controllers, exit_with_stdin, lease } = self;
+        let Self { control, equipment, controllers, exit_with_stdin, lease, notice_s } = self;
         let mut endings = Endings::new(exit_with_stdin)?;
         let lease = lease.map(LeaseArgs::begin).transpose()?;
+        let notice = notice_s.map(|given_s| Notice::new(Duration::from_secs(given_s.into()))).transpose()?;
         say_ready(&Ready {
             control: control.address()?,
             data_address: equipment.data_address()?.map(|address| address.to_string()),
@@ -310,11 +333,12 @@ impl Bound {
         };
         let (listener, identity, _socket_file) = joined;
         let identity = identity.or(equipment.identity);
-        let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { identity, lease, ..equipment })?);
+        let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { identity, lease, notice, ..equipment })?);
         let server = Server::start(listener, gateway.clone(), controllers);
         let (reason, again) = tokio::select! {
             reason = endings.first() => (reason, None),
             () = lapsed(gateway.lease()) => ("the lease lapsed", None),
+            () = gateway.is_taken_back() => ("the cloud takes the machine back", None),
             join = gateway.joins_again() => ("it joins its fleet again", Some(join)),
         };
         tracing::info!(reason, "ending");
@@ -344,6 +368,12 @@ impl Bound {
             code = endings.second() => Ok(code),
         }
     }
+}
+
+/// Reads an uptime as /proc/uptime has it.
+fn uptime_in_words(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "not a number of seconds".to_owned())
 }
 
 async fn lapsed(lease: Option<&Lease>) {

@@ -1,5 +1,5 @@
-"""Adapts a running transfer: replaces machines that died, and reports routes that are slower than planned, or plans
-again and changes them.
+"""Adapts a running transfer: replaces machines that died or that the cloud takes back, and reports routes that are
+slower than planned, or plans again and changes them.
 
 The lead's progress is read here line by line. Planning and starting machines take seconds and run in their own thread,
 while the transfer continues unchanged. The order of a change: new machines are started; all gateways get the new routes
@@ -21,6 +21,7 @@ from typing import Any
 from tradewind.engine.compile import RunSettings, compile_programs, push_order
 from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
+from tradewind.engine.leaving import LeavingMachines
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.rates import RateMonitor, SlowRoutes
 from tradewind.engine.replan import (
@@ -132,6 +133,7 @@ class Adaptation:
         self._down_since_s: dict[int, float] = {}
         #: Time at which a route was down but no machine was dead.
         self._looked_s = -LOOK_PAUSE_S
+        self._leaving = LeavingMachines()
         self._replacements = 0
         #: Failed attempts to replace each dead machine, and the machines that the plan does without.
         self._failures: Counter[str] = Counter()
@@ -145,6 +147,7 @@ class Adaptation:
         self._down_since_s, self._looked_s = {}, -LOOK_PAUSE_S
         self._failures.clear()
         self._lost.clear()
+        self._leaving = LeavingMachines()
         self._ids = {route.nodes: index for index, route in enumerate(self.plan.routes)}
         self._retired = None
         self._ended = False
@@ -183,6 +186,9 @@ class Adaptation:
             self._down_since_s = {}
             self._in_background(self._replace_dead)
             return
+        if self._retired is None and (leaving := self._leaving.look(self._gateways, self.plan, self._seen_s)):
+            self._in_background(self._replace_leaving, leaving)
+            return
         seen = self._watch.see(progress)
         if seen is None:
             return
@@ -200,6 +206,27 @@ class Adaptation:
         if self._seen_s < self._looked_s + LOOK_PAUSE_S:
             return False
         return any(self._seen_s - since_s >= DOWN_S for since_s in self._down_since_s.values())
+
+    def _replace_leaving(self, left_s: Mapping[str, float]) -> None:
+        """Replace machines that the cloud takes back. They carry bytes until the others do, as long as they can."""
+        names = _fresh_names(sorted(left_s), self.plan_of_all.names)
+        self._leaving.report(names)
+        if self._replacements + len(names) > REPLACEMENTS_MAX:
+            return
+        for name in names:
+            works = f"works for another {left_s[name]:.0f} s"
+            self._notices.put(f"the cloud takes machine {name} back: it {works}, and another one is ordered")
+        plan = with_names(self.plan, names)
+        try:
+            self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s))
+        except (TradewindError, OSError) as error:
+            self._gateways.shrink(self.plan)
+            if not self._ended:
+                self._notices.put(f"nothing replaces {', '.join(names)} before the cloud takes it back: {error}")
+            return
+        self._replacements += len(names)
+        for name, fresh in names.items():
+            self._notices.put(f"machine {name} is about to end; {fresh} takes its place")
 
     def _replace_dead(self) -> None:
         """Replace each machine of the plan that has ended. One that does not answer may be alive, and stays."""

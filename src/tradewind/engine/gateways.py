@@ -113,6 +113,10 @@ class JobGateways:
         """Return the gateways whose machines are alive."""
         return self._fleet.living()
 
+    def leaving(self) -> dict[str, float]:
+        """Return the gateways whose machines the cloud takes back, each with the time for which it still works [s]."""
+        return self._fleet.leaving()
+
     def grow(self, plan: Plan, ready_s_max: float, replaced: Collection[str] = ()) -> Deployment:
         """Start the additional machines of another plan, ready within `ready_s_max`; see Fleet.grow.
 

@@ -21,7 +21,13 @@ __all__ = ["PHASES", "Boot", "BootBook", "BootKind", "BootRecorder", "UsualBoot"
 #: Number of the last machines of a type in a region from which their start is learned.
 BOOTS_MAX = 20
 #: The phases of a start, in order, with their words.
-PHASES = {"accepted": "accepted after", "running": "running", "enrolled": "enrolled", "first_byte": "first byte"}
+PHASES = {
+    "accepted": "accepted after",
+    "running": "running",
+    "booted": "booted",
+    "enrolled": "enrolled",
+    "first_byte": "first byte",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Boot:
     - `ordered_unix_s`: before the call that orders it
     - `accepted_unix_s`: the provider has accepted the order
     - `running_unix_s`: the first listing in which the provider says that it runs
+    - `booted_unix_s`: it begins to run its boot script, by its own account in its first answer
     - `ready_unix_s`: the first answer of its gateway, which has enrolled by then
     - `first_byte_unix_s`: the first report of the lead that bytes move on one of its routes
     - `complete_unix_s`: the last answer of a machine of its fleet before that byte
@@ -88,6 +95,7 @@ class Boot:
     running_unix_s: float | None = None
     first_byte_unix_s: float | None = None
     complete_unix_s: float | None = None
+    booted_unix_s: float | None = None
     provider: str = ""
 
     @property
@@ -103,7 +111,8 @@ class Boot:
     @property
     def phases_s(self) -> dict[str, float]:
         """Time of each known phase after the order, in order."""
-        times_s = self.accepted_unix_s, self.running_unix_s, self.ready_unix_s, self.first_byte_unix_s
+        began_s = self.accepted_unix_s, self.running_unix_s, self.booted_unix_s
+        times_s = *began_s, self.ready_unix_s, self.first_byte_unix_s
         known = zip(PHASES, times_s, strict=True)
         return {name: max(0.0, at_s - self.ordered_unix_s) for name, at_s in known if at_s is not None}
 
@@ -151,7 +160,8 @@ class BootBook:
             "SELECT provider, machines.name, machines.region, launched_unix_s, ready_unix_s, attempts.unix_s,"
             " attempts.type, running_unix_s, first_byte_unix_s,"
             " (SELECT max(others.ready_unix_s) FROM machines AS others"
-            "  WHERE others.fleet = machines.fleet AND others.ready_unix_s <= machines.first_byte_unix_s)"
+            "  WHERE others.fleet = machines.fleet AND others.ready_unix_s <= machines.first_byte_unix_s),"
+            " booted_unix_s"
             " FROM machines JOIN fleets ON fleets.id = machines.fleet"
             " LEFT JOIN attempts ON attempts.fleet = machines.fleet AND attempts.name = machines.name"
             "  AND outcome = 'launched' AND attempts.unix_s BETWEEN launched_unix_s AND ready_unix_s"

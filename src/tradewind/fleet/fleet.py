@@ -556,6 +556,10 @@ class Fleet:
         """Note that bytes move on routes of these gateways."""
         self._boots.moved(names)
 
+    def leaving(self) -> dict[str, float]:
+        """Return the gateways whose machines the cloud takes back, each with the time for which it still works [s]."""
+        return {} if self._enrolment is None else self._enrolment.owner.leaving()
+
     def gateway_states(self) -> dict[str, dict[str, Any]]:
         """Return the state of each gateway from the owner, by name; empty without identities. Raises GatewayError."""
         return {} if self._enrolment is None else self._enrolment.owner.states()
@@ -572,10 +576,10 @@ class Fleet:
         deadline_s = time.monotonic() + ready_s
         waited = [machine for name, machine in self.machines.items() if name in names and name not in self._addresses]
 
-        def on_ready(machine: Machine, address: GatewayAddress) -> None:
+        def on_ready(machine: Machine, address: GatewayAddress, booted_ago_s: float | None) -> None:
             self.machines[machine.name] = machine
             self._addresses[machine.name] = address
-            self._journal.ready(self.id, machine.name, self._settings.lease_s)
+            self._journal.ready(self.id, machine.name, self._settings.lease_s, booted_ago_s)
 
         if self._home is not None and self.plan.lead in names:
             self._addresses[self.plan.lead] = self._home.wait_ready(ready_s)

@@ -258,12 +258,16 @@ class FleetJournal:
             (fleet_id, name, region, time.time()),
         )
 
-    def ready(self, fleet_id: str, name: str, lease_s: float) -> None:
-        """Note that a machine answers, and that its lease expires in `lease_s` unless it is renewed."""
+    def ready(self, fleet_id: str, name: str, lease_s: float, booted_ago_s: float | None = None) -> None:
+        """Note that a machine answers, and that its lease expires in `lease_s` unless it is renewed.
+
+        `booted_ago_s` is the time since it began to run its boot script.
+        """
+        now_s = time.time()
         self.note(
-            "UPDATE machines SET ready_unix_s = ? WHERE fleet = ? AND name = ? AND ready_unix_s IS NULL"
-            " AND ended_unix_s IS NULL",
-            (time.time(), fleet_id, name),
+            "UPDATE machines SET ready_unix_s = ?, booted_unix_s = ? WHERE fleet = ? AND name = ?"
+            " AND ready_unix_s IS NULL AND ended_unix_s IS NULL",
+            (now_s, None if booted_ago_s is None else now_s - booted_ago_s, fleet_id, name),
         )
         self.leased(fleet_id, name, lease_s)
 

@@ -57,9 +57,13 @@ class Readiness:
         self._next_listing_s = self._began_s + LIST_S
 
     def wait(
-        self, machines: Sequence[Machine], deadline_s: float, on_ready: Callable[[Machine, GatewayAddress], None]
+        self,
+        machines: Sequence[Machine],
+        deadline_s: float,
+        on_ready: Callable[[Machine, GatewayAddress, float | None], None],
     ) -> None:
-        """Call `on_ready` for each machine when it answers, with the provider's latest listing of it.
+        """Call `on_ready` for each machine when it answers, with the provider's latest listing of it, its address, and
+        the time since it began to run its boot script [s]; None if it has none.
 
         Raises GatewayError as soon as one of them ends; GatewayLost if one does not answer by the deadline (monotonic).
         """
@@ -75,7 +79,7 @@ class Readiness:
         if self._errors:
             raise self._errors[0]
 
-    def _wait_one(self, machine: Machine, deadline_s: float) -> tuple[Machine, GatewayAddress]:
+    def _wait_one(self, machine: Machine, deadline_s: float) -> tuple[Machine, GatewayAddress, float | None]:
         poll_s, answer_s, why = POLL_S_MIN, ANSWER_S_MIN, "its address is not known"
         while not self._failed.is_set():
             if self._closed.is_set():
@@ -88,9 +92,9 @@ class Readiness:
                     said = GatewayClient(control).version(min(left_s, answer_s))
                     machine = self._present(machine)
                     data = _reachable(said.get("data_address"), machine)
-                    return machine, GatewayAddress(
-                        control, data, machine.inbound, machine.network, machine.data_at_home
-                    )
+                    address = GatewayAddress(control, data, machine.inbound, machine.network, machine.data_at_home)
+                    booted_ms_ago = said.get("booted_ms_ago")
+                    return machine, address, None if booted_ms_ago is None else booted_ms_ago / 1e3
                 except GatewayLost as error:
                     why = str(error)
                 answer_s = min(ANSWER_S_MAX, answer_s * 1.5)

@@ -27,6 +27,8 @@ __all__ = ["FleetOwner", "Join", "JoinToken"]
 ADMIN_SOCKET = "owner.sock"
 #: Timeout of a request to the owner's admin socket.
 ADMIN_S = 10.0
+#: The same for a question that is repeated soon.
+LEAVING_S = 1.0
 #: Timeout of a request to delegate credentials. The owner needs at most 60 s to find them and 60 s to send them
 #: (`CREDENTIALS_TIMEOUT`).
 CREDENTIALS_S = 130.0
@@ -160,10 +162,20 @@ class FleetOwner:
         with suppress(GatewayLost):
             self._ask("DELETE", f"/v1/gateways/{name}")
 
-    def states(self) -> dict[str, dict[str, Any]]:
+    def states(self, timeout_s: float = ADMIN_S) -> dict[str, dict[str, Any]]:
         """Return the state of each gateway (`GatewayState` of the contract), by name. Raises GatewayError."""
-        found = json.loads(self._ask("GET", "/v1/gateways"))["gateways"]
+        found = json.loads(self._ask("GET", "/v1/gateways", timeout_s=timeout_s))["gateways"]
         return {state["name"]: state for state in found}
+
+    def leaving(self) -> dict[str, float]:
+        """Return the gateways whose machines the cloud takes back, each with the time for which it still works [s].
+
+        Empty if the owner does not answer at once.
+        """
+        with suppress(GatewayError):
+            found = {name: state["leaves_unix_s"] for name, state in self.states(LEAVING_S).items()}
+            return {name: max(0.0, at_s - time.time()) for name, at_s in found.items() if at_s is not None}
+        return {}
 
     def failure(self, name: str) -> str | None:
         """Return why a gateway did not enrol or cannot be reached; None if that is unknown."""

@@ -169,8 +169,20 @@ ALTER TABLE machines ADD COLUMN running_unix_s REAL;
 ALTER TABLE machines ADD COLUMN first_byte_unix_s REAL;
 """
 
+_BOOTED = """
+ALTER TABLE machines ADD COLUMN booted_unix_s REAL;
+"""
+
 #: Each entry migrates a database by one version.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES, _WARM_FLEETS, _BOOT_PHASES)
+MIGRATIONS: tuple[str, ...] = (
+    _FIRST,
+    _FLEET_INTENTS,
+    _PROPOSALS,
+    _DUPLICATES,
+    _WARM_FLEETS,
+    _BOOT_PHASES,
+    _BOOTED,
+)
 #: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows per job, in the column `job`.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -16,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.clouds.aws import metadata
-from testbed.clouds.aws.metadata import ADDRESS
 from testbed.clouds.booter import Booter
-from testbed.clouds.lan import Lan, Place
+from testbed.clouds.metadata import InstanceNetwork
 from testbed.clouds.programs import program_server, program_source
 from testbed.servers.install import python_environment
 from testbed.servers.moto import VERSION
@@ -49,38 +46,6 @@ class Boots:
     source: ProgramSource
     address: str
     notices: Path | None = None
-
-
-class InstanceNetwork(Lan):
-    """A private network whose machines reach the metadata service at Amazon's address."""
-
-    def __enter__(self) -> InstanceNetwork:
-        """Make the network."""
-        super().__enter__()
-        return self
-
-    def attach(self, place: Place, pid: int) -> None:
-        """Join a machine to the network and to the metadata service."""
-        super().attach(place, pid)
-        _ip(f"/proc/{pid}/ns/net", "route", "add", ADDRESS, "dev", "eth0")
-
-    @contextmanager
-    def metadata(self, folder: Path) -> Iterator[Path]:
-        """Run the metadata service; yield the folder of its notices."""
-        notices = folder / "notices"
-        notices.mkdir(parents=True)
-        _ip(self.netns, "address", "add", ADDRESS, "dev", "lan")
-        _ip(self.netns, "route", "add", f"{self.prefix}0/24", "dev", "lan")
-        program = ["nsenter", f"--net={self.netns}", sys.executable, "-I", metadata.__file__, str(notices)]
-        process = spawn(program, folder)
-        try:
-            yield notices
-        finally:
-            stop_group(process)
-
-
-def _ip(netns: str, *words: str) -> None:
-    subprocess.run(["nsenter", f"--net={netns}", "ip", *words], check=True)
 
 
 class AwsCloud:
@@ -233,7 +198,7 @@ def aws_cloud(folder: Path, binary: str) -> Iterator[AwsCloud]:
     folder.mkdir(parents=True, exist_ok=True)
     with (
         InstanceNetwork() as lan,
-        lan.metadata(folder / "metadata") as notices,
+        lan.metadata(metadata.__file__, folder / "metadata") as notices,
         program_server(lan.address, binary, folder / "programs") as url,
         Booter(lan, folder / "machines") as booter,
         aws_api(Boots(booter, program_source(url, binary), lan.address, notices)) as cloud,

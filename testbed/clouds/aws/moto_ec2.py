@@ -7,15 +7,15 @@ security group in use, and a whole change of rules if one of them exists already
 
 - ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
-- ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after"}]``
+- ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after", "region"}]``
 - ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at", "reads_heed_alone"}``
 - ``GET /testbed/calls``: the operations that were called, in order
 - ``PUT /testbed/forgotten``: forget all client tokens and calls
 
-A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
-answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency. The call of number
-`halt_at` since the calls were forgotten is done, and its answer is held back until ``PUT /testbed/released``. With
-`reads_heed_alone`, changes are carried out also if they are asked for with ``DryRun``.
+A fault answers `times` calls of an operation, in `region` if one is named, with an error, after `after` others; with
+`lose` the call is done and its answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual
+consistency. The call of number `halt_at` since the calls were forgotten is done, and its answer is held back until
+``PUT /testbed/released``. With `reads_heed_alone`, changes are carried out also if they are asked for with ``DryRun``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Emulator:
         with self.answering:
             number = len(self.calls)
             self.calls.append(operation)
-            fault = self._fault(operation)
+            fault = self._fault(operation, _region(environ))
             if fault is not None and not fault.get("lose"):
                 as_json = "HTTP_X_AMZ_TARGET" in environ
                 return _error(
@@ -102,9 +102,9 @@ class Emulator:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer
 
-    def _fault(self, operation: str) -> dict[str, Any] | None:
+    def _fault(self, operation: str, region: str) -> dict[str, Any] | None:
         for fault in self.faults:
-            if fault["operation"] not in (operation, "*"):
+            if fault["operation"] not in (operation, "*") or fault.get("region", region) != region:
                 continue
             if fault.get("after", 0) > 0:
                 fault["after"] -= 1

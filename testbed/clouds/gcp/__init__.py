@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.clouds.booter import Booter
+from testbed.clouds.gcp import metadata
 from testbed.clouds.gcp.booting import Boots
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import ComputeEngine
-from testbed.clouds.lan import Lan
+from testbed.clouds.metadata import InstanceNetwork
 from testbed.clouds.programs import program_server, program_source
 from tradewind.fleet.boot.user_data import ProgramSource
 
@@ -47,10 +48,11 @@ def gcp_cloud(folder: Path, binary: str) -> Iterator[GcpCloud]:
     """Run a cloud whose instances boot in a private network of this host, and download `binary` there. Needs root."""
     folder.mkdir(parents=True, exist_ok=True)
     with (
-        Lan() as lan,
+        InstanceNetwork() as lan,
+        lan.metadata(metadata.__file__, folder / "metadata") as notices,
         program_server(lan.address, binary, folder / "programs") as url,
         Booter(lan, folder / "machines") as booter,
     ):
-        boots = Boots(booter)
+        boots = Boots(booter, notices)
         with ComputeEngine(Cloud(boot=boots)) as api:
             yield GcpCloud(api, boots, program_source(url, binary), lan.address)

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from testbed.clouds.booter import BootedMachine, Booter
 from testbed.clouds.gcp.records import Guest, Instance
@@ -26,6 +27,8 @@ class Boots:
     """Boots instances. Those whose machine's name is in `never` run, but their startup script does not."""
 
     booter: Booter
+    notices: Path | None = None
+    """Folder of the notices of the metadata service, if there is one."""
     never: set[str] = field(default_factory=set)
 
     def __call__(self, instance: Instance) -> Guest:
@@ -35,12 +38,13 @@ class Boots:
             script = _IDLE
         region = f"gcp:{instance.zone.rpartition('-')[0]}"
         machine = self.booter.boot(instance.name, script, region)
-        return _Booted(machine, instance.metadata("shutdown-script"))
+        return _Booted(machine, self.notices, instance.metadata("shutdown-script"))
 
 
 @dataclass
 class _Booted:
     machine: BootedMachine
+    notices: Path | None
     shutdown_script: str | None
 
     @property
@@ -67,6 +71,11 @@ class _Booted:
                 subprocess.run(words, capture_output=True, timeout=SCRIPT_S, check=False)
         with suppress(ProcessLookupError):
             os.kill(init, signal.SIGTERM)
+
+    def announce_preemption(self) -> None:
+        """Let the metadata service say it."""
+        assert self.notices is not None
+        (self.notices / self.machine.address).touch()
 
     def pull_plug(self) -> None:
         self.machine.kill()

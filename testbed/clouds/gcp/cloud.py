@@ -129,6 +129,8 @@ class Cloud:
         """Reclaim a spot VM: its guest has SPOT_SOFT_OFF_S to shut down."""
         with self._changing:
             (instance,) = (one for one in self.instances.values() if one.name == name)
+            if instance.guest is not None:
+                instance.guest.announce_preemption()
             self._begin_stop(instance, delete=instance.scheduling.get("instanceTerminationAction") == "DELETE")
 
     def is_quiet(self) -> bool:

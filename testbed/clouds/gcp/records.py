@@ -42,6 +42,10 @@ class Guest(Protocol):
         """Ask it to shut down, and return at once."""
         ...
 
+    def announce_preemption(self) -> None:
+        """Let it know that it is preempted, before its power button is pressed."""
+        ...
+
     def pull_plug(self) -> None:
         """End it."""
         ...

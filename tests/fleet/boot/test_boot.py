@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,15 +37,11 @@ class Stage:
         self.booter, self.owner, self.folder, self.source = booter, owner, fleet_folder, source
         self.client = GatewayClient(f"unix:{fleet_folder}/control/one")
 
-    def boot(
-        self, *sources: ProgramSource, lease_s: int = 600, boot_s: int = 600, late_s: int = 60, look_s: int = 5
-    ) -> BootedMachine:
+    def boot(self, *sources: ProgramSource, lease_s: int = 600, **settings: Any) -> BootedMachine:
         token = JoinToken.new()
         self.owner.add("one", token)
         join = self.owner.join("one", token).listening(f"0.0.0.0:{CONTROL_PORT}", f"0.0.0.0:{DATA_PORT}")
-        text = user_data(
-            join, sources or (self.source,), lease_s, "x:here", boot_s=boot_s, late_s=late_s, look_s=look_s
-        )
+        text = user_data(join, sources or (self.source,), lease_s, "x:here", **settings)
         machine = self.booter.boot("one", text)
         self.owner.add("one", token, dial=f"{machine.address}:{CONTROL_PORT}")
         return machine
@@ -106,6 +103,21 @@ def test_a_machine_ends_with_its_gateway(stage: Stage) -> None:
 def test_a_machine_ends_when_its_lease_expires(stage: Stage) -> None:
     machine = stage.boot(lease_s=1)
     wait_until(machine.ended.is_set)
+    assert "the gateway ended with 0" in machine.console
+
+
+def test_a_gateway_says_that_the_cloud_takes_its_machine_back_and_works_until_shortly_before(stage: Stage) -> None:
+    """It drains 12 s before the end."""
+    machine = stage.boot(notice_s=16, notice_command="test -e /run/notice")
+    wait_until(stage.answers)
+    said = stage.client.version(5.0)
+    assert said["notice"] == {"leaves_in_s": None} and said["booted_ms_ago"] > 0
+    assert stage.owner.leaving() == {}
+    machine.path("/run/notice").touch()
+    wait_until(lambda: bool(stage.owner.leaving()))
+    assert 0 <= stage.owner.leaving()["one"] <= 4
+    wait_until(machine.ended.is_set)
+    assert "the cloud takes the machine back" in machine.console
     assert "the gateway ended with 0" in machine.console
 
 

@@ -28,7 +28,7 @@ def launched(world: World, *names: str, fleet: str = "test", lease_s: int = 600)
 def answering(world: World, machines: list[Machine]) -> dict[str, GatewayAddress]:
     found = {}
 
-    def ready(machine: Machine, address: GatewayAddress) -> None:
+    def ready(machine: Machine, address: GatewayAddress, booted_ago_s: float | None) -> None:
         found[machine.name] = address
 
     listed = lambda: world.provider.machines({FLEET_TAG: world.fleet_id()})  # noqa: E731
@@ -108,7 +108,7 @@ def test_a_missing_program_is_a_bad_request(world: World, tmp_path: Path) -> Non
         return
     with pytest.raises(GatewayError, match="one did not start"):
         Readiness(provider, lambda: living(provider, world.fleet_id()), Latch(), world.reach).wait(
-            [result.machine], time.monotonic() + 60.0, lambda _, __: None
+            [result.machine], time.monotonic() + 60.0, lambda *_: None
         )
     provider.terminate([result.machine.id])
 

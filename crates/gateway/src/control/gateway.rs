@@ -5,6 +5,7 @@ use super::events::{self, EventLog, EventSender};
 use super::lease::Lease;
 use super::load;
 use super::metrics::{MetricsSnapshot, add_progress, add_split_hops};
+use super::notice::Notice;
 use super::runner::{Runner, Running};
 use super::split::SplitRole;
 use super::split_program::takes_data_port;
@@ -19,6 +20,7 @@ use rustls_pki_types::pem::PemObject;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tradewind_contract::{
     CONTRACT_VERSION, IdentityGrant, JobSpec, Join, JoinAgain, KeyRequest, Program, ReceiveReport, ReceiveRequest,
@@ -38,6 +40,10 @@ pub struct Equipment {
     pub stores: Option<Arc<DelegatedStores>>,
     /// Its lease; without one it runs until it is stopped.
     pub lease: Option<Lease>,
+    /// When its machine began to run its boot script.
+    pub booted: Option<Instant>,
+    /// The notice of a cloud that takes its machine back, if the cloud gives one.
+    pub notice: Option<Notice>,
     /// How it joined its fleet, without the token, if it can do so again.
     pub join: Option<Join>,
     /// True if a split proxy may raise the machine's maxima of TCP buffers.
@@ -65,6 +71,8 @@ pub struct Gateway {
     teller: EventSender,
     log: EventLog,
     lease: Option<Lease>,
+    booted: Option<Instant>,
+    notice: Option<Notice>,
     stores: Option<Arc<DelegatedStores>>,
     join: Option<Join>,
     /// The document with which it is to join its fleet again.
@@ -101,7 +109,8 @@ impl Gateway {
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
         let data_address = equipment.data_address()?;
-        let Equipment { identity, plain, data_listener, stores, lease, join, raise_tcp_buffers } = equipment;
+        let Equipment { identity, plain, data_listener, stores, lease, booted, notice, join, raise_tcp_buffers } =
+            equipment;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
         let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
@@ -116,6 +125,8 @@ impl Gateway {
             teller,
             log,
             lease,
+            booted,
+            notice,
             stores,
             join,
             again,
@@ -131,6 +142,8 @@ impl Gateway {
             gateway: env!("CARGO_PKG_VERSION").to_owned(),
             contract: CONTRACT_VERSION,
             data_address: self.data_address.map(|address| address.to_string()),
+            booted_ms_ago: self.booted.and_then(|booted| booted.elapsed().as_millis().try_into().ok()),
+            notice: self.notice.as_ref().map(Notice::document),
         }
     }
 
@@ -142,6 +155,14 @@ impl Gateway {
     /// The lease that the gateway was started with.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// Waits until the gateway must drain because the cloud takes its machine back.
+    pub async fn is_taken_back(&self) {
+        match &self.notice {
+            Some(notice) => notice.is_due().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The split proxy that the gateway may run.

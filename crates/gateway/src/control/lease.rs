@@ -72,7 +72,7 @@ fn write_end(file: &Path, length: Duration) -> io::Result<()> {
 }
 
 /// The time since the machine booted, including the time for which it was suspended.
-fn uptime() -> io::Result<Duration> {
+pub(crate) fn uptime() -> io::Result<Duration> {
     let text = std::fs::read_to_string("/proc/uptime")?;
     let seconds = text.split_whitespace().next().and_then(|word| word.parse().ok());
     seconds

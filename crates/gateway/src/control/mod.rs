@@ -19,6 +19,7 @@ pub mod gateway;
 pub mod lease;
 mod load;
 pub mod metrics;
+pub mod notice;
 mod probe;
 mod routes;
 pub mod runner;

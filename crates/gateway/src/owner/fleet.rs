@@ -1,6 +1,6 @@
 //! The gateways of a fleet, as the owner knows them.
 
-use super::{enrolling, renewal, tunnel};
+use super::{enrolling, notices, renewal, tunnel};
 use crate::control::answer::Refused;
 use crate::enrol::{JoinToken, Registrar};
 use crate::home::Calls;
@@ -61,6 +61,7 @@ struct News {
     reachable: bool,
     seen_unix_ms: Option<u64>,
     failure: Option<String>,
+    leaves_unix_s: Option<u64>,
 }
 
 impl Fleet {
@@ -127,6 +128,7 @@ impl Fleet {
             member.expires_unix_s.send_replace(Some(self.registrar.now_unix_s()));
         }
         self.start(&member, renewal::keep_fresh(self.clone(), member.clone()));
+        self.start(&member, notices::watch(self.clone(), member.clone()));
         if entry.token_hex.is_some() && !entry.calls_home {
             self.start(&member, enrolling::by_dialling(self.clone(), member.clone()));
         }
@@ -224,7 +226,8 @@ impl Member {
     pub(super) fn heard(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seen_unix_ms = u64::try_from(now.as_millis()).ok();
-        *self.news() = News { reachable: true, seen_unix_ms, failure: None };
+        let mut news = self.news();
+        *news = News { reachable: true, seen_unix_ms, failure: None, ..*news };
     }
 
     /// Notes that a connection ended; without another one, it is unknown whether the gateway still runs.
@@ -243,8 +246,13 @@ impl Member {
         news.failure = Some(failure);
     }
 
+    /// Notes whether the gateway says that the cloud takes its machine back, and when it drains.
+    pub(super) fn leaves(&self, at_unix_s: Option<u64>) {
+        self.news().leaves_unix_s = at_unix_s;
+    }
+
     fn state(&self) -> GatewayState {
-        let News { reachable, seen_unix_ms, ref failure } = *self.news();
+        let News { reachable, seen_unix_ms, ref failure, leaves_unix_s } = *self.news();
         let has_calls = self.idle.available_permits() < IDLE_CALLS_MAX;
         GatewayState {
             name: self.name.clone(),
@@ -253,6 +261,7 @@ impl Member {
             seen_unix_ms,
             expires_unix_s: *self.expires_unix_s.borrow(),
             failure: failure.clone(),
+            leaves_unix_s,
         }
     }
 

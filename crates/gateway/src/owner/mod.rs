@@ -4,7 +4,7 @@
 //!  client ── control/NAME (Unix socket) ── tunnel ── reach ──mutual TLS──▶ gateway that is dialled
 //!         ── owner.sock (Unix socket) ── admin        │
 //!                                          │           └── idle connections ◀── home ◀── gateway that calls
-//!                                        fleet ── enrolling, renewal, credentials
+//!                                        fleet ── enrolling, renewal, credentials, notices
 //! ```
 //!
 //! Only [`fleet`] keeps the state of gateways. The client speaks HTTP over a Unix socket per gateway and knows nothing
@@ -17,6 +17,7 @@ mod enrolling;
 mod exchange;
 mod fleet;
 mod home;
+mod notices;
 mod reach;
 mod renewal;
 mod run;

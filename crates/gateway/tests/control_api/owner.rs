@@ -442,3 +442,24 @@ async fn a_gateway_that_cannot_join_says_why() {
     serving.log_says("not enrolled yet").await;
     owner.end().await;
 }
+
+#[tokio::test]
+async fn the_owner_hears_that_the_cloud_takes_a_machine_back_and_the_gateway_works_until_shortly_before() {
+    let folder = Folder::new();
+    let owner = Owner::start(&folder, &[]).await;
+    let document = format!("{}\n", owner.listen("spot"));
+    // It drains 12 s before the end.
+    let arguments = ["--join", "-", "--exit-with-stdin", "--notice-s", "15", "--booted-s", "0.5"];
+    let mut serving = Serving::start_told(&arguments, &document, &[]).await;
+    assert_eq!(owner.put("spot", &entry(serving.control())).await.0, StatusCode::NO_CONTENT);
+    let state = owner.wait("spot", "its enrolment", |state| state["enrolled"] == true).await;
+    assert_eq!(state["leaves_unix_s"], Value::Null);
+    let (_, told) = version(&owner.socket("spot")).await;
+    assert_eq!(told["notice"], json!({ "leaves_in_s": null }));
+    assert!(told["booted_ms_ago"].as_u64().unwrap() > 0);
+    serving.signal(rustix::process::Signal::USR1);
+    let state = owner.wait("spot", "the notice", |state| !state["leaves_unix_s"].is_null()).await;
+    assert!(state["leaves_unix_s"].as_u64().unwrap() < soon());
+    assert_eq!(serving.child.wait().await.unwrap().code(), Some(0));
+    owner.end().await;
+}

@@ -29,8 +29,9 @@ LEASE_TAG = "tradewind-lease"
 OURS = {"Name": "tag-key", "Values": [KEY_TAG]}
 #: Instances in these states cost nothing any more.
 ENDED = ("shutting-down", "terminated")
-#: Ends when Amazon has announced, two minutes ahead, that it takes a spot instance back (Spot interruption notices,
-#: EC2 User Guide). IMDSv2 needs a token.
+#: Amazon announces this long before that it takes a spot instance back (Spot interruption notices, EC2 User Guide).
+SPOT_NOTICE_S = 120
+#: Succeeds once it has announced that. IMDSv2 needs a token.
 SPOT_NOTICE = (
     'm=http://169.254.169.254/latest; t=$(curl -fsS -m 2 -X PUT -H "X-aws-ec2-metadata-token-ttl-seconds: 60" '
     '$m/api/token) && curl -fsS -m 2 -H "X-aws-ec2-metadata-token: $t" $m/meta-data/spot/instance-action'
@@ -56,8 +57,16 @@ def instance_script(order: LaunchOrder, settings: AwsSettings, programs: Sequenc
         join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
     else:
         join = order.join.calling(data)
-    notice = SPOT_NOTICE if is_spot(order, settings) else None
-    return user_data(join, programs, order.lease.seconds, order.region, proxy=settings.proxy, notice_command=notice)
+    notice_s, notice = (SPOT_NOTICE_S, SPOT_NOTICE) if is_spot(order, settings) else (None, None)
+    return user_data(
+        join,
+        programs,
+        order.lease.seconds,
+        order.region,
+        proxy=settings.proxy,
+        notice_s=notice_s,
+        notice_command=notice,
+    )
 
 
 def run_request(

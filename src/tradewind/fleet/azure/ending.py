@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-__all__ = ["deleting_command", "eviction_command"]
+__all__ = ["EVICTION_S", "deleting_command", "eviction_command"]
+
+#: Azure announces the eviction of a spot machine at least this long before (Scheduled Events of Azure).
+EVICTION_S = 30
 
 METADATA = "http://169.254.169.254/metadata"
 TOKEN_VERSION = "2018-02-01"
@@ -30,7 +33,7 @@ def deleting_command(endpoint: str, machine_id: str, identity: str) -> str:
 
 
 def eviction_command() -> str:
-    """Return the shell command that succeeds once Azure has announced, 30 s before, that it evicts the machine."""
+    """Return the shell command that succeeds once Azure has announced that it evicts the machine."""
     return (
         f"curl -fsS -m 5 --noproxy '*' -H Metadata:true '{METADATA}/scheduledevents?api-version={EVENTS_VERSION}'"
         """ | grep -Eq '"EventType" *: *"(Preempt|Terminate)"'"""

@@ -8,12 +8,14 @@
 #   look_s        interval of looks at the lease
 #   end_command   command that ends the machine where a shutdown only stops it; may be missing
 #   notice_command  command that succeeds once the cloud has announced that it takes the machine back; may be missing
+#   notice_s      seconds from that announcement until the machine is gone; may be missing
 # The machine ends itself, whatever happens to its owner: if its gateway does not start in time, when the gateway ends,
 # and when the lease has expired although the gateway still runs, because it is frozen.
 set -u
 umask 077
 folder=/run/tradewind
 tries=20 # downloads of the program
+read -r booted_s _ < /proc/uptime
 
 say() { # to the machine's console, which the provider can show, and to the log
   printf 'tradewind: %s\n' "$*" >> "$folder/boot.log"
@@ -40,13 +42,13 @@ watch_lease() {
   done
 }
 
-# The cloud announces some seconds before it takes a machine back. The gateway then ends, and others carry on at once.
+# The cloud announces some seconds before it takes a machine back. The gateway tells its owner, who orders another one.
 watch_notice() {
   while :; do
-    sleep "$look_s"
+    sleep 2
     sh -c "$notice_command" > /dev/null 2>&1 || continue
     say "the cloud takes the machine back"
-    read -r pid < "$folder/pid" && kill -TERM "$pid"
+    read -r pid < "$folder/pid" && kill -USR1 "$pid"
     return
   done
 }
@@ -95,6 +97,6 @@ say "booted"
 get_program
 say "downloaded"
 echo $(($(now_s) + lease_s)) > "$folder/lease"
-printf '%s\n' "$join" | sh -c 'echo $$ > "$0/pid" && exec "$0/gateway" "$@"' "$folder" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" --raise-tcp-buffers \
-  > "$folder/ready" 2>> "$folder/boot.log"
+printf '%s\n' "$join" | sh -c 'echo $$ > "$0/pid" && exec "$0/gateway" "$@"' "$folder" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" \
+  --raise-tcp-buffers --booted-s "$booted_s" ${notice_s:+--notice-s "$notice_s"} > "$folder/ready" 2>> "$folder/boot.log"
 end_machine "the gateway ended with $?"

@@ -63,21 +63,24 @@ def user_data(
     late_s: int = LATE_S,
     look_s: int = LOOK_S,
     end_command: str | None = None,
+    notice_s: int | None = None,
     notice_command: str | None = None,
 ) -> str:
     """Return the shell script that a machine runs when it boots.
 
     `join` is the join document as JSON on one line. Its token works once and for TOKEN_S, because others may read
-    user data. `region` is the machine's, such as `aws:us-east-1`. `proxy` is the URL of an HTTP proxy for the
-    download and for the stores. The machine ends if its gateway does not run within `boot_s`, and `late_s` after
-    its lease has expired; it checks the lease every `look_s`. `end_command` is a shell command that ends the
-    machine for good, where a shutdown only stops it. `notice_command` is one that succeeds once the cloud has
-    announced that it takes the machine back; then the gateway ends at once.
+    user data. `region` is the machine's, such as `aws:us-east-1`. `proxy` is the URL of an HTTP proxy for the download
+    and for the stores. The machine ends if its gateway does not run within `boot_s`, and `late_s` after its lease has
+    expired; it checks the lease every `look_s`. `end_command` is a shell command that ends the machine for good, where
+    a shutdown only stops it. The cloud takes the machine back `notice_s` after it has announced that; `notice_command`
+    is a shell command that succeeds from then on. None: something else sends the gateway SIGUSR1.
     Raises GatewayError if the script is longer than USER_DATA_BYTES_MAX.
     """
     lines = "\n".join(f"{source.processor} {source.sha256} {source.url_in(region)}" for source in programs)
     numbers = {"lease_s": lease_s, "boot_s": boot_s, "late_s": late_s, "look_s": look_s}
     settings = {"programs": lines, "join": join, **{name: str(value) for name, value in numbers.items()}}
+    if notice_s is not None:
+        settings["notice_s"] = str(notice_s)
     commands = {"end_command": end_command, "notice_command": notice_command}
     settings |= {name: command for name, command in commands.items() if command is not None}
     head = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]

@@ -21,20 +21,32 @@ DISK_GB = 10
 #: States in which a VM has stopped. Its time is not billed any more, but its disk is.
 STOPPED = ("TERMINATED", "STOPPED")
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-#: A gateway has this time to save its work when its VM is ended. Spot VMs have 30 s in all.
+#: A gateway has this time to save its work when its VM is ended.
 DRAIN_S = 20
+#: A spot VM that Google takes back is gone this long after its shutdown script began (Preemption process, Spot VMs).
+PREEMPTION_S = 30
 
 #: Runs when the VM is deleted, stopped or reclaimed, while its network is still up.
 SHUTDOWN_SCRIPT = f"""#!/bin/sh
+signal=TERM left={DRAIN_S}
 for exe in /proc/[0-9]*/exe; do
   if [ "$(readlink "$exe")" = /run/tradewind/gateway ]; then
     gateway=${{exe%/exe}}
-    kill -TERM "${{gateway#/proc/}}"
-    left={DRAIN_S}
+    kill -s "$signal" "${{gateway#/proc/}}"
     while [ -e "$gateway" ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
   fi
 done
 """
+
+#: The same for a spot VM. Its gateway works on if Google takes the VM back, and drains by itself shortly before.
+SPOT_SHUTDOWN_SCRIPT = SHUTDOWN_SCRIPT.replace(
+    "\nfor ",
+    f"""
+preempted=http://169.254.169.254/computeMetadata/v1/instance/preempted
+case "$(curl -fsS -m 2 -H 'Metadata-Flavor: Google' "$preempted")" in TRUE) signal=USR1 left={PREEMPTION_S} ;; esac
+for """,
+    1,
+)
 
 #: Put before boot.sh if the VM has an identity: a VM that shuts down keeps its disk, so it asks to be deleted first.
 DELETE_ITSELF = """shutdown() {
@@ -103,7 +115,7 @@ def _properties(order: LaunchOrder, settings: GcpSettings, machine_type: str, sc
         "metadata": {
             "items": [
                 {"key": "startup-script", "value": script},
-                {"key": "shutdown-script", "value": SHUTDOWN_SCRIPT},
+                {"key": "shutdown-script", "value": SPOT_SHUTDOWN_SCRIPT if spot else SHUTDOWN_SCRIPT},
                 {"key": "block-project-ssh-keys", "value": "true"},
             ]
         },

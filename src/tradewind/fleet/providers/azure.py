@@ -23,7 +23,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.console import AzureConsole
-from tradewind.fleet.azure.ending import deleting_command, eviction_command
+from tradewind.fleet.azure.ending import EVICTION_S, deleting_command, eviction_command
 from tradewind.fleet.azure.listing import KINDS_IN_PLURAL, SCHEDULES_VERSION, Listing, is_over, power_of
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
 from tradewind.fleet.azure.networks import Networks
@@ -274,6 +274,7 @@ class AzureProvider:
             order.region,
             proxy=settings.proxy,
             end_command=ending,
+            notice_s=EVICTION_S if order.spot else None,
             notice_command=eviction_command() if order.spot else None,
         )
 

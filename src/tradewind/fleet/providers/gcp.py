@@ -31,6 +31,7 @@ from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
 from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
 from tradewind.fleet.gcp.instances import (
+    PREEMPTION_S,
     insert_body,
     instance_name,
     is_ours,
@@ -327,7 +328,11 @@ class GcpProvider:
             join = order.join.calling(data)
         else:
             join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        return user_data(join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy)
+        # The VM's shutdown script announces it.
+        notice_s = PREEMPTION_S if is_spot(order, self._settings) else None
+        return user_data(
+            join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy, notice_s=notice_s
+        )
 
     def _make_rules(self, order: LaunchOrder) -> None:
         if not self._settings.firewall or order.fleet_id in self._rules:
