@@ -32,7 +32,7 @@
     │   └── BudgetExceeded         8    the amount is more than what is left of a budget
     ├── ReceiptMismatch            6    a receipt is not as the transfer service signed it
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
-    │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
+    │   ├── SkyUnavailable         10   this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
     └── TransferError                   a job did not succeed; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
@@ -43,6 +43,7 @@
         ├── VerificationMismatch   6    bytes did not match
         ├── Unauthorised           7    credentials missing or refused
         ├── CeilingReached         8    stopped by the cost or size ceiling
+        ├── DeadlineMissed         9    everything is done and proven, but after the deadline
         └── Interrupted            130  stopped before the end; resumable
 
 The message of an error says what happened; `hint`, if set, says what to do. Both are one line. The number is the exit
@@ -225,7 +226,7 @@ class SkyError(TradewindError):
 class SkyUnavailable(SkyError):
     """This host cannot run an emulated WAN: it needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN) and /dev/net/tun."""
 
-    exit_code = 9
+    exit_code = 10
 
 
 class SkyInvalid(SkyError):
@@ -289,6 +290,12 @@ class CeilingReached(TransferError):
     """Stopped by the cost or size ceiling."""
 
     exit_code = 8
+
+
+class DeadlineMissed(TransferError):
+    """Everything is done and proven, but the job ended after its deadline."""
+
+    exit_code = 9
 
 
 class Interrupted(TransferError):

@@ -15,6 +15,7 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.config import parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.terminal import printable
+from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
 from tradewind.engine.passage import passage_lines
@@ -232,6 +233,8 @@ def _show(args: Namespace, job: Job) -> int:
         summary = None if record.summary is None else to_document(record.summary)
         limits = None if record.state != "running" else to_document(record.progress.limits)
         more = {"limits": limits, "cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
+        if job.deadline is not None:
+            more["deadline"] = job.deadline.document()
         print(json.dumps({**_document(record), **more, **boots_document(job.boots)}, ensure_ascii=False))
         return 0
     rows = [("job", record.id), ("state", record.state), ("created", _local_time(record.created_unix_ms))]
@@ -244,7 +247,7 @@ def _show(args: Namespace, job: Job) -> int:
     rows.append(("bytes", f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)}"))
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
-    for line in boot_lines(job.boots):
+    for line in [*deadline_lines(job.deadline), *boot_lines(job.boots)]:
         print(printable(line))
     if record.summary is not None:
         passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))
