@@ -64,14 +64,44 @@ if TYPE_CHECKING:
 class TradewindError(Exception):
     """Base class of all errors that Tradewind raises on purpose.
 
-    `hint` is one line of advice or None; `exit_code` is what the command line returns for it.
+    `exit_code` is what the command line returns for it. Messages and hints name arguments of Python; the programs call
+    `name_options`, so theirs name options.
     """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.hint = hint
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return _for_caller(super().__str__())
+
+    @property
+    def hint(self) -> str | None:
+        """One line of advice, or None."""
+        return self._hint and _for_caller(self._hint)
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+
+
+_names_options = False
+
+
+def name_options(wanted: bool = True) -> None:
+    """Let all messages of this process name options of the command line, instead of arguments of Python."""
+    global _names_options
+    _names_options = wanted
+
+
+def _for_caller(text: str) -> str:
+    if _names_options:
+        return text
+    from tradewind.model.arguments import in_python
+
+    return in_python(text)
 
 
 class UsageError(TradewindError):
