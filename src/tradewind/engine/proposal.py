@@ -168,7 +168,8 @@ class Proposal:
         if self.plan.overlay is not None:
             return str(self.plan.overlay)
         if self.plan.stations():
-            return f"{len(self.plan.routes)} routes by hand, {format_usd(self.plan.mean_usd_per_gb)} per GB"
+            routes = format_count(len(self.plan.routes), "route")
+            return f"{routes} by hand, {format_usd(self.plan.mean_usd_per_gb)} per GB"
         return "this machine, no gateways in between"
 
     def drop(self) -> None:

@@ -12,6 +12,7 @@ from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
+from tradewind.model.units import format_count
 
 __all__ = ["end_extra", "end_fleet", "list_machines", "terminate", "terminate_each"]
 
@@ -64,7 +65,7 @@ def terminate(
     if refused := lasting | passing:
         first = next(iter(refused.values()))
         raise GatewayError(
-            f"{len(refused)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
+            f"{len(refused)} of {format_count(len(ids), 'machine')} may still run: {first.kind}: {first.reason}",
             hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
         )
 
