@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tradewind.errors import name_options
+
 LONG_BEGUN_SHARE = 0.75
 """Share of a run over which the longest tests are spread, so that few run at once and none is left for the end."""
 
@@ -17,7 +19,11 @@ settings.load_profile("any speed")
 
 
 def pytest_configure() -> None:
-    """Reset signal handlers as at a terminal: a background job starts with some ignored, and children inherit that."""
+    """Reset signal handlers as at a terminal: a background job starts with some ignored, and children inherit that.
+
+    Messages are those of the command line, except in the tests of those for callers in Python.
+    """
+    name_options()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -33,7 +33,7 @@
     │   └── BudgetExceeded         8    the amount is more than what is left of a budget
     ├── ReceiptMismatch            6    a receipt is not as the transfer service signed it
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
-    │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
+    │   ├── SkyUnavailable         11   this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
     └── TransferError                   a job did not succeed; has `.summary` and `.job_id`
         ├── JobFailed              1    failed as a whole
@@ -44,6 +44,7 @@
         ├── VerificationMismatch   6    bytes did not match
         ├── Unauthorised           7    credentials missing or refused
         ├── CeilingReached         8    stopped by the cost or size ceiling
+        ├── DeadlineMissed         9    everything is done and proven, but after the deadline
         └── Interrupted            130  stopped before the end; resumable
 
 The message of an error says what happened; `hint`, if set, says what to do. Both are one line. The number is the exit
@@ -64,14 +65,44 @@ if TYPE_CHECKING:
 class TradewindError(Exception):
     """Base class of all errors that Tradewind raises on purpose.
 
-    `hint` is one line of advice or None; `exit_code` is what the command line returns for it.
+    `exit_code` is what the command line returns for it. Messages and hints name arguments of Python; the programs call
+    `name_options`, so theirs name options.
     """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.hint = hint
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return _for_caller(super().__str__())
+
+    @property
+    def hint(self) -> str | None:
+        """One line of advice, or None."""
+        return self._hint and _for_caller(self._hint)
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+
+
+_names_options = False
+
+
+def name_options(wanted: bool = True) -> None:
+    """Let all messages of this process name options of the command line, instead of arguments of Python."""
+    global _names_options
+    _names_options = wanted
+
+
+def _for_caller(text: str) -> str:
+    if _names_options:
+        return text
+    from tradewind.model.arguments import in_python
+
+    return in_python(text)
 
 
 class UsageError(TradewindError):
@@ -232,7 +263,7 @@ class SkyError(TradewindError):
 class SkyUnavailable(SkyError):
     """This host cannot run an emulated WAN: it needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN) and /dev/net/tun."""
 
-    exit_code = 9
+    exit_code = 11
 
 
 class SkyInvalid(SkyError):
@@ -296,6 +327,12 @@ class CeilingReached(TransferError):
     """Stopped by the cost or size ceiling."""
 
     exit_code = 8
+
+
+class DeadlineMissed(TransferError):
+    """Everything is done and proven, but the job ended after its deadline."""
+
+    exit_code = 9
 
 
 class Interrupted(TransferError):

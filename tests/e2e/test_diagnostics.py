@@ -7,10 +7,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.drive import Command
+from testbed.faults import Answer, HttpProxy, Rule
 from testbed.places import S3Place
 from testbed.servers import Server, versitygw
 from testbed.servers.process import free_port
@@ -150,3 +152,38 @@ def test_doctor_does_not_recommend_itself(command: Command) -> None:
     command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
     done = command.run("doctor", "s3://bucket", "--endpoint", f"http://127.0.0.1:{free_port()}").expect(5)
     assert "BAD  list" in done.stdout and "tradewind doctor" not in done.stdout
+
+
+def rows_of_store(command: Command, *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the exit code of `doctor`, and its rows about the store by name."""
+    done = command.run("doctor", *words, "--json")
+    rows = map(json.loads, done.stdout.splitlines())
+    return done.code, {row["name"]: row for row in rows if row.get("store") == words[0]}
+
+
+def test_doctor_confirms_nothing_about_a_store_that_it_cannot_reach(
+    command: Command, tls_server: Server, s3: S3Place
+) -> None:
+    secure(command, tls_server)
+    for endpoint, expected in ((f"http://127.0.0.1:{free_port()}", 5), (tls_server.endpoint, 1)):
+        code, rows = rows_of_store(command, "s3://bucket", "--endpoint", endpoint)
+        assert code == expected
+        assert not rows["endpoint"]["good"] and not rows["list"]["good"]
+        assert rows["credentials"]["doubtful"], "they were not checked"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "word"),
+    [(403, 7, "AccessDenied"), (404, 1, "NoSuchBucket"), (500, 5, "InternalError"), (200, 0, "")],
+)
+def test_doctor_ends_well_only_without_a_bad_row(
+    command: Command, s3: S3Place, status: int, code: int, word: str
+) -> None:
+    with HttpProxy(s3.endpoint) as proxy:
+        if status != 200:
+            proxy.add(Rule(Answer(status, word)))
+        s3.endpoint = proxy.endpoint
+        ended, rows = rows_of_store(command, s3.url, *s3.flags("src"))
+    assert ended == code, rows
+    assert all(row["good"] for row in rows.values()) is (code == 0)
+    assert rows["credentials"]["good"] and rows["endpoint"]["good"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.trees import write_tree
+from tradewind.cli import jobs
 from tradewind.cli.main import main
 
 
@@ -42,6 +44,30 @@ def test_jobs_are_listed_by_state_time_and_number(command: Command, tree: Path, 
     assert "running, done, failed, interrupted, paused, cancelled" in refused
 
 
+def test_only_the_latest_jobs_are_listed_unless_all_are_wanted(
+    command: Command, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two", "three"):
+        command.run("cp", tree / "a", tmp_path / name).expect(0)
+    ids = [job["id"] for job in command.jobs()]
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(command.state))
+    monkeypatch.setattr(jobs, "LISTED_DEFAULT", 2)
+
+    def listed(*words: str) -> tuple[list[str], str]:
+        assert main(["jobs", "list", *words]) == 0
+        out, err = capsys.readouterr()
+        return [line.split()[0] for line in out.splitlines()[1:]], err
+
+    assert listed() == (ids[1:], "1 earlier job: --all lists all\n")
+    assert listed("--quiet") == (ids[1:], "")
+    assert listed("--all") == listed("--last", "3") == (ids, "")
+    assert listed("--last", "1") == (ids[2:], "")
+    assert main(["jobs", "list", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3, "scripts get all"
+    assert main(["jobs", "list", "--all", "--last", "1"]) == 2
+    assert main(["jobs", "show", ids[0], "--all"]) == 2
+
+
 def test_old_jobs_are_pruned_by_command_and_by_setting(command: Command, tree: Path, tmp_path: Path) -> None:
     command.run("cp", "-r", tree, tmp_path / "one").expect(0)
     command.run("cp", "-r", "--max-bytes", "1KB", tree, tmp_path / "two").expect(8)
@@ -63,6 +89,26 @@ def test_jobs_prune_needs_an_age(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_of_the_list_are_refused_elsewhere(command: Command) -> None:
     refused = command.run("jobs", "show", "20250131-120000-k3f9t", "--last", "1").expect(2).stderr
     assert "jobs show takes no --last" in refused and "hint: --last belongs to `jobs list`" in refused
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_complete_the_ids_of_jobs(command: Command, tree: Path, tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
+    (job,) = command.jobs()
+    script = tmp_path / "completion"
+    script.write_text(command.run("completion", shell).expect(0).stdout)
+    environment = command.full_environment()
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    ask = {
+        "fish": f'source {script}; complete -C "tradewind jobs show "',
+        # Without a terminal there is no completion system: only the function for the ids is called.
+        "zsh": f"compdef() {{ :; }}; _arguments() {{ :; }}; _describe() {{ print -l -- ${{(P)2}}; }}; source {script}; "
+        "_tradewind_jobs",
+    }[shell]
+    done = subprocess.run([shell, "-c", ask], env=environment, capture_output=True, text=True)
+    assert job["id"] in done.stdout.split(), done
 
 
 def test_bash_completes_the_ids_of_jobs(command: Command, tree: Path, tmp_path: Path) -> None:

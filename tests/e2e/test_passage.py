@@ -9,7 +9,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.faults import Answer, HttpProxy, Request, Rule
-from testbed.places import AzurePlace, S3Place
+from testbed.places import AzurePlace, GcsPlace, S3Place
 from testbed.servers import Server
 from testbed.trees import payload
 
@@ -103,6 +103,20 @@ def test_a_refused_copy_by_the_store_is_reported(
     refusal = Rule(Answer(501, "NotImplemented"), when=lambda request: "x-amz-copy-source" in request.headers)
     counting.add(refusal)
     assert f"{PASSED}the store did not copy by itself" in copy(command, s3, other.flags("dst"), other)
+
+
+def test_a_copy_for_which_google_needs_too_long_passes_this_machine(command: Command, gcs_server: Server) -> None:
+    source, place = GcsPlace(gcs_server, command), GcsPlace(gcs_server, command)
+    source.put("k", CONTENT)
+    message = "Copy spanning locations and/or storage classes could not complete within 30 seconds."
+    with HttpProxy(gcs_server.endpoint) as proxy:
+        proxy.add(Rule(Answer(413, "EntityTooLarge", message), when=lambda r: "x-goog-copy-source" in r.headers))
+        source.endpoint = place.endpoint = proxy.endpoint
+        done = command.run("cp", f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")).expect(
+            0
+        )
+    assert place.get("k") == CONTENT
+    assert f"{PASSED}the store did not copy by itself" in done.stderr
 
 
 def test_a_file_passes_this_machine_anyway(command: Command, s3: S3Place) -> None:

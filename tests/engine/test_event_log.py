@@ -61,4 +61,4 @@ def test_beyond_the_limit_the_oldest_lines_are_dropped_and_counted_for_readers()
     log.end()
     first, *rest = log.lines()
     assert rest == [b"%09d\n" % number for number in range(40, 50)]
-    assert json.loads(first)["message"] == "40 earlier lines were dropped because nobody read them"
+    assert json.loads(first)["message"] == "nobody read 40 earlier lines in time"

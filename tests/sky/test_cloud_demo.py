@@ -51,7 +51,7 @@ def test_without_a_checkout_the_demo_of_clouds_says_where_it_runs(command: Comma
     )
     command.binary, command.enter = Path("-c"), (sys.executable,)
     done = command.run(script, "demo", "--cloud")
-    assert done.code == 9
+    assert done.code == 11
     assert done.stderr.splitlines() == [
         "error: demo --cloud needs a checkout of the source code: the emulated clouds are not part of the package",
         "hint: in a checkout: `make setup`, then `sudo .venv/bin/tradewind demo --cloud`",
@@ -63,7 +63,7 @@ def test_the_demo_of_clouds_needs_root(command: Command) -> None:
         # In a user namespace without a mapping, this process is no longer root.
         command.enter = ("unshare", "--user")
     done = command.run("demo", "--cloud")
-    assert done.code == 9
+    assert done.code == 11
     assert done.stderr.splitlines() == [
         "error: demo --cloud needs root: each machine is a network namespace of this host",
         "hint: use sudo; `tradewind demo --local` needs no root",

@@ -177,6 +177,6 @@ def test_without_permission_it_reports_what_is_missing(typed: Type, tmp_path: Pa
     before = allowed.read_text()
     done = typed("up", before=strip)
     assert allowed.read_text() == before, "restored even after a failure"
-    assert done.returncode == 9
+    assert done.returncode == 11
     assert done.stderr.splitlines()[0].startswith("error: ")
     assert done.stderr.splitlines()[1].startswith("hint: run as root")

@@ -160,13 +160,13 @@ def test_auto_uses_this_machine_if_the_sky_lacks_a_region(tmp_path: Path, words:
 def test_auto_uses_this_machine_if_it_cannot_run_a_sky(tmp_path: Path) -> None:
     command = Command(tmp_path / "home")
     emulator = tmp_path / "emulator"
-    emulator.write_text("#!/bin/sh\necho 'error: /dev/net/tun: Permission denied' >&2\nexit 9\n")
+    emulator.write_text("#!/bin/sh\necho 'error: /dev/net/tun: Permission denied' >&2\nexit 11\n")
     emulator.chmod(0o755)
     command.environment["TRADEWIND_WAN"] = str(emulator)
     words = ("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *OPTIONS[2:], "--sky", write_world(tmp_path))
     done = command.run(*words, "--via", "auto").expect(0)
     assert "note: --via auto uses this machine: /dev/net/tun: Permission denied\n" in done.stderr
-    assert command.run(*words, "--via", "sky").code == 9
+    assert command.run(*words, "--via", "sky").code == 11
 
 
 def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path: Path) -> None:

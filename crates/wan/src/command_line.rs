@@ -10,7 +10,7 @@ use tradewind_wan::{guard, namespace, serve, traffic};
 
 /// An emulated WAN between network namespaces; normally started by `tradewind sky`.
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 9 not possible on this host (no root, no TUN device).
+/// Exit codes: 0 done, 1 failed, 2 usage, 11 not possible on this host (no root, no TUN device).
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {

@@ -47,12 +47,12 @@ impl Fault {
         self.kind
     }
 
-    /// The exit code of the process: 1 failed, 2 usage, 9 not possible on this host.
+    /// The exit code of the process: 1 failed, 2 usage, 11 not possible on this host.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Failed => 1,
             Kind::Usage => 2,
-            Kind::Unavailable => 9,
+            Kind::Unavailable => 11,
         }
     }
 }

@@ -13,5 +13,5 @@ fn main() -> ExitCode {
 #[cfg(not(target_os = "linux"))]
 fn main() -> ExitCode {
     eprintln!("error: network namespaces and TUN devices are Linux's\nhint: run it in a Linux virtual machine");
-    ExitCode::from(9)
+    ExitCode::from(10)
 }

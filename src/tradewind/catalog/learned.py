@@ -23,7 +23,7 @@ from tradewind.model.origin import Origin
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
-from tradewind.model.units import format_bytes, format_duration
+from tradewind.model.units import format_bytes, format_count, format_duration
 
 __all__ = ["LEARNED_FILE", "Sample", "learned_figures", "read_samples", "store_samples"]
 
@@ -65,7 +65,8 @@ class Sample:
     @property
     def method(self) -> str:
         """In words."""
-        how = f"{format_bytes(self.bytes)} in {format_duration(self.seconds)} over {self.connections} connections"
+        connections = format_count(self.connections, "connection")
+        how = f"{format_bytes(self.bytes)} in {format_duration(self.seconds)} over {connections}"
         return how + (f", {self.machine}" if self.machine else "") + (", at least" if self.at_least else "")
 
 

@@ -49,6 +49,7 @@ exit codes:
   6    verification mismatch
   7    not authorised
   8    stopped by the cost or size ceiling
-  9    not possible on this machine (a sky needs root and /dev/net/tun)
+  9    done and proven, but after the deadline (--deadline)
   10   done and proven, but rented machines may still run
+  11   not possible on this machine (a sky needs root and /dev/net/tun)
   130  interrupted, resumable"""

@@ -12,6 +12,7 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.remains import left_lines
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
+from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.job import Job
 from tradewind.engine.passage import passage_lines
 from tradewind.engine.report import job_cost, summary_lines
@@ -55,7 +56,7 @@ def wait(job: Job) -> int:
     if followed.can_be_adopted():
         hint = f"`tradewind jobs attach {job.id}` continues it"
         raise Interrupted(f"the process that ran job {job.id} was killed", hint=hint, job_id=job.id)
-    result_of(record, followed.end)
+    result_of(record, followed.end, job.deadline)
     return 0
 
 
@@ -76,9 +77,9 @@ def _show(job: AttachedJob, terminal: Terminal, *, as_json: bool) -> None:
 def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -> int:
     record = job.record
     terminal.end(None if record.summary is None else record.summary.message)
-    code, failure = 0, None
+    code, failure, deadline = 0, None, job.deadline
     try:
-        result_of(record, followed.end)
+        result_of(record, followed.end, deadline)
     except (TransferError, GatewayLost) as error:
         code, failure = error.exit_code, error
     plan, ceiling = job.plan, record.document["spec"].get("ceiling_usd_per_gb")
@@ -86,13 +87,13 @@ def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -
     boots, remains = [] if plan.overlay is None else job.boots, job.remains
     if args.json:
         summary = {} if record.summary is None else to_document(record.summary)
-        more = {"cost": cost.document(), **boots_document(boots), "job_id": job.id, "exit_code": code}
+        goal = {} if deadline is None else {"deadline": deadline.document()}
+        more = {"cost": cost.document(), **goal, **boots_document(boots), "job_id": job.id, "exit_code": code}
         print(json.dumps({"event": "done", **summary, **more}))
     elif record.summary is not None and record.progress.objects_done:
         passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))
-        terminal.say(
-            *summary_lines(record.summary, plan, ceiling, cost), *passed, *boot_lines(boots), *left_lines(remains)
-        )
+        lines = summary_lines(record.summary, plan, ceiling, cost)
+        terminal.say(*lines, *passed, *boot_lines(boots), *deadline_lines(deadline), *left_lines(remains))
     if failure is not None:
         raise failure
     return 0

@@ -100,7 +100,7 @@ def _print_all(args: Namespace, catalog: Catalog, user: UserCatalog) -> None:
     layers = Counter(link.origin.kind for link in catalog.grid.links.values())
     counts = ", ".join(f"{count:,} {kind}" for kind, count in layers.most_common())
     dates, tables = user.packaged_price_dates(), ", ".join(user.table_names())
-    print(f"\n{len(places)} regions, {len(catalog.grid.links):,} links ({counts})")
+    print(f"\n{format_count(len(places), 'region')}, {format_count(len(catalog.grid.links), 'link')} ({counts})")
     print(f"prices  packaged, dated {dates[0]} to {dates[-1]}; `tradewind catalog refresh` fetches today's")
     print(f"yours   {user.folder}: {tables or 'nothing yet'}")
     print("`tradewind catalog show REGION [REGION]` shows the source and age of each figure")

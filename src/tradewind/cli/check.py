@@ -24,9 +24,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("destination", metavar="DST", help="tree to compare with it")
     parser.add_argument(
         "--compare",
-        choices=["auto", "checksum", "size", "time"],
-        default="auto",
-        help="as for sync; auto means checksum",
+        choices=["checksum", "auto", "size", "time"],
+        default="checksum",
+        help="checksum (the default): request it per object if listings state none, and read local files; auto: the "
+        "default of sync, checksums where listings state them, else size and time; size: size alone; time: size and "
+        "time. With the same value, sync copies exactly the objects that check names",
     )
     parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
     parser.add_argument("--one-way", action="store_true", help="ignore objects that only DST has")
@@ -40,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Compare two trees."""
-    if args.read and args.compare in ("size", "time"):
+    if args.read and args.compare != "checksum":
         raise UsageError(f"--read compares the bytes, --compare {args.compare} does not", hint="leave out one of them")
     links = args.follow_symlinks
     become_check(

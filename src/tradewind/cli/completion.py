@@ -13,7 +13,7 @@ EXAMPLES = """\
   tradewind completion fish > ~/.config/fish/completions/tradewind.fish"""
 
 #: Shell command that prints the ids of all jobs.
-JOB_IDS = "tradewind jobs list 2>/dev/null | tail -n +2 | cut -d' ' -f1"
+JOB_IDS = "tradewind jobs list --all 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 #: Positional arguments that zsh completes: files, unless a verb takes others.
 FILES = "*:file:_files"
 ZSH_REST = {"jobs": "2:job:_tradewind_jobs"}

@@ -177,7 +177,11 @@ def _list(args: Namespace, fleets: Fleets) -> int:
         record = fleet.record
         age = format_duration(max(0.0, time.time() - record.created_unix_ms / 1000))
         count = len(record.machines)
-        alive = "machines unknown" if fleet.alive is None else f"{len(fleet.alive)} of {count} machines alive"
+        alive = (
+            "machines unknown"
+            if fleet.alive is None
+            else f"{len(fleet.alive)} of {format_count(count, 'machine')} alive"
+        )
         alive = f"{alive}{_lease(fleet)}" if record.machines else "no machines"
         print(f"{record.id}  {record.provider['kind']:<6} {alive}, {_use(fleet)}, {age} old, {record.purpose}")
     return _report_unreadable(args, fleets)
@@ -426,7 +430,7 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
             cost = f"; its machines cost {format_usd(end.usd)}" if end.usd else ""
-            print(f"{end.id}: {end.machines} machines ended{cost}")
+            print(f"{end.id}: {format_count(end.machines, 'machine')} ended{cost}")
         if end.receipt is not None:
             show_receipt(args, end.receipt)
         if end.remains is not None:

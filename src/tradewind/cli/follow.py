@@ -18,6 +18,7 @@ from tradewind.cli.failures import Failures
 from tradewind.cli.remains import left_lines
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal, can_ask, confirm
+from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.job import Job
 from tradewind.engine.passage import copied_by_store, passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
@@ -156,7 +157,8 @@ class Follower(StopHandlers):
                 print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
         cost = _cost(job, progress).document()
-        more: dict[str, Any] = {"cost": cost, **boots_document(job.boots), "job_id": job.id, "exit_code": code}
+        goal = {} if job.deadline is None else {"deadline": job.deadline.document()}
+        more: dict[str, Any] = {"cost": cost, **goal, **boots_document(job.boots), "job_id": job.id, "exit_code": code}
         if job.remains:
             more["left"] = [one.document() for one in job.remains]
         print(json.dumps({**(job.summary_document or {}), **more}))
@@ -244,7 +246,8 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
             lines.insert(0, f"would delete {objects}, {size}")
         return lines
     lines = summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, _cost(job, progress))
-    return [*lines, *passage_lines(summary, job.plan, job.spec), *boot_lines(job.boots)]
+    passed = passage_lines(summary, job.plan, job.spec)
+    return [*lines, *passed, *boot_lines(job.boots), *deadline_lines(job.deadline)]
 
 
 def _cost(job: RunningJob, progress: Progress) -> JobCost:

@@ -16,6 +16,7 @@ from tradewind.cli.config import parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.remains import left_lines
 from tradewind.cli.terminal import printable
+from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
 from tradewind.engine.passage import passage_lines
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tradewind.engine.pruning import Pruned
 
 ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt", "prune")
+#: Jobs that the list shows without --last and --all: the latest ones.
+LISTED_DEFAULT = 20
 USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID | prune"
 HELP = """\
 List jobs, show one, or act on one:
@@ -56,7 +59,7 @@ a stall, or its process was killed; in a failed job some objects failed, or its 
 something. These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
-  tradewind jobs list --state failed --state interrupted --newer 7d
+  tradewind jobs list --all --state failed --state interrupted --newer 7d
   tradewind jobs attach 20250131-120000-k3f9t
   tradewind jobs show 20250131-120000-k3f9t --cost
   tradewind jobs resume 20250131-120000-k3f9t
@@ -88,7 +91,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_time_ms),
         help="list, prune: created before, such as 2025-01-31 or 7d (over 7 days ago)",
     )
-    parser.add_argument("--last", metavar="N", type=typed(parse_count), help="list: only the last N of these jobs")
+    parser.add_argument(
+        "--last",
+        metavar="N",
+        type=typed(parse_count),
+        help=f"list: only the last N of these jobs (default {LISTED_DEFAULT}; all with --json)",
+    )
+    parser.add_argument("--all", action="store_true", default=None, help="list: all of these jobs")
     parser.add_argument("--dry-run", action="store_true", default=None, help="prune: show what would be removed")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
@@ -102,6 +111,8 @@ def run(args: Namespace) -> int:
             hint = f"`tradewind jobs show {args.id}` shows one job" if args.action == "list" else "leave it out"
             raise UsageError(f"jobs {args.action} takes no ID", hint=hint)
         _refuse_options_of_others(args)
+        if args.all and args.last is not None:
+            raise UsageError("--all and --last cannot be combined", hint="leave one of them out")
         if args.action == "list":
             return _list(args, engine)
         if args.action == "prune":
@@ -146,6 +157,7 @@ OPTION_ACTIONS = {
     "newer": ("list",),
     "older": ("list", "prune"),
     "last": ("list",),
+    "all": ("list",),
     "dry_run": ("prune",),
 }
 
@@ -183,17 +195,19 @@ def pruned_line(pruned: Pruned, *, dry_run: bool = False) -> str:
 
 def _list(args: Namespace, engine: Engine) -> int:
     wanted: Iterable[JobRecord] = (record for record in engine.records(_report_unreadable) if _is_wanted(args, record))
-    if args.last is not None:
-        wanted = deque(wanted, args.last)
     if args.json:
-        for record in wanted:
+        for record in wanted if args.last is None else deque(wanted, args.last):
             print(json.dumps(_document(record), ensure_ascii=False))
         return 0
-    rows = [_row(record) for record in wanted]
+    records = list(wanted)
+    shown = records if args.all else records[-(args.last or LISTED_DEFAULT) :]
+    rows = [_row(record) for record in shown]
     if rows:
         *columns, ends = zip(LIST_HEADINGS, *rows, strict=True)
         for line, end in zip(in_columns(list(zip(*columns, strict=True)), LIST_TEXT_COLUMNS), ends, strict=True):
             print(printable(f"{line}  {end}"))
+    if len(shown) < len(records) and args.last is None and not args.quiet:
+        print(f"{format_count(len(records) - len(shown), 'earlier job')}: --all lists all", file=sys.stderr)
     return 0
 
 
@@ -240,6 +254,8 @@ def _show(args: Namespace, job: Job) -> int:
         }
         if remains := job.remains:
             more["left"] = [one.document() for one in remains]
+        if job.deadline is not None:
+            more["deadline"] = job.deadline.document()
         print(json.dumps({**_document(record), **more, **boots_document(job.boots)}, ensure_ascii=False))
         return 0
     rows = [("job", record.id), ("state", record.state), ("created", _local_time(record.created_unix_ms))]
@@ -252,7 +268,7 @@ def _show(args: Namespace, job: Job) -> int:
     rows.append(("bytes", f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)}"))
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
-    for line in boot_lines(job.boots):
+    for line in [*deadline_lines(job.deadline), *boot_lines(job.boots)]:
         print(printable(line))
     if record.summary is not None:
         passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))

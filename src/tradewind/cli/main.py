@@ -32,7 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from tradewind.cli.signals import Interrupts
         from tradewind.cli.streams import standard_streams
+        from tradewind.errors import name_options
 
+        name_options()
         with standard_streams(), Interrupts(last=argv is None) as interrupts:
             code = _guarded(words, interrupts)
     except KeyboardInterrupt:

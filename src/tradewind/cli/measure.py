@@ -105,7 +105,7 @@ def _announce(args: Namespace, measurement: Measurement) -> None:
     quote = measurement.quote
     count = sum(len(of) for of in quote.rounds)
     line = (
-        f"{format_count(count, 'link')} between {len(measurement.regions)} regions "
+        f"{format_count(count, 'link')} between {format_count(len(measurement.regions), 'region')} "
         f"in {format_count(len(quote.rounds), 'round')}, "
         f"{format_duration(quote.seconds)}, about {format_usd(quote.usd)} and at most {format_usd(quote.usd_most)}"
     )

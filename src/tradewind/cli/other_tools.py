@@ -16,7 +16,6 @@ OPTIONS = {
     **dict.fromkeys(("--no-sign-request", "--anonymous"), "--no-sign"),
     **dict.fromkeys(("--request-payer", "--s3-requester-pays"), "--requester-pays"),
     **dict.fromkeys(("--size-only",), "--compare size"),
-    **dict.fromkeys(("--exact-timestamps",), "--compare time"),
     **dict.fromkeys(("--checksum", "--compare-hash"), "--compare checksum"),
     **dict.fromkeys(("--delete-dst", "--delete-destination", "--delete-during", "--delete-after"), "--delete"),
     **dict.fromkeys(("--bwlimit", "--cap-mbps"), "--limit-rate RATE"),
@@ -37,7 +36,7 @@ OPTIONS = {
         "--retain-until TIME",
     ),
     **dict.fromkeys(("--object-lock-legal-hold-status", "--s3-object-lock-legal-hold-status"), "--legal-hold"),
-    **dict.fromkeys(("--copy-links", "-L"), "--follow-symlinks"),
+    **dict.fromkeys(("--copy-links",), "--follow-symlinks"),
     **dict.fromkeys(("--all-versions",), "--versions"),
     **dict.fromkeys(("--human-readable",), "--human"),
     **dict.fromkeys(("--perms", "-p"), "--preserve mode,owner,time"),
@@ -55,7 +54,11 @@ _ACCESS = "access lists are not set or copied: use the policy of the bucket"
 _UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
 #: Options that need none of ours, or that have no counterpart.
 NEEDLESS = {
-    **dict.fromkeys(("--no-progress", "--progress", "-P", "--only-show-errors", "--stats"), _PROGRESS),
+    **dict.fromkeys(("--no-progress", "--progress", "--only-show-errors", "--stats"), _PROGRESS),
+    # In gsutil -P keeps attributes, and -L names a log.
+    "-P": f"{_PROGRESS}; --preserve mode,owner,time keeps these attributes of files",
+    "-L": "write --follow-symlinks to follow links, or --report FILE for a line about each object",
+    "--exact-timestamps": "--compare time compares times, but only an older copy differs, except between directories",
     **dict.fromkeys(("--acl", "--grants", "--preserve-permissions"), _ACCESS),
     **dict.fromkeys(_KEY_OPTIONS, _ENCRYPTION),
     **dict.fromkeys(("--no-follow-symlinks",), "leave it out: symbolic links are skipped"),
@@ -94,6 +97,13 @@ VERBS = {
     **dict.fromkeys(("configure", "login"), "doctor"),
     **dict.fromkeys(("version",), "--version"),
 }
+#: Commands that have no counterpart.
+ABSENT_VERBS = {
+    "run": "to run a file of commands, use a shell; `tradewind accelerate run` runs a program through proxies",
+    **dict.fromkeys(
+        ("bench", "objbench", "perf"), "`tradewind demo` races two paths; docs/benchmarks.md says how to measure"
+    ),
+}
 
 
 def option_hint(option: str, known: Container[str]) -> str | None:
@@ -110,6 +120,8 @@ def option_hint(option: str, known: Container[str]) -> str | None:
 
 def verb_hint(verb: str) -> str | None:
     """Return a hint for a command of another tool; None if there is none."""
+    if absent := ABSENT_VERBS.get(verb.lower()):
+        return absent
     ours = VERBS.get(verb.lower())
     if ours is None:
         return None

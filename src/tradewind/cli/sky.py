@@ -106,7 +106,11 @@ def _status(args: Namespace, sky: Sky) -> int:
     width = max((len(machine) for machine in machines), default=0)
     for link in shown:
         path = carried.get((link["src"], link["dst"]))
-        waiter = "" if path is None else f"  {path.packets:,} packets, {path.queue_drops:,} dropped, {path.lost:,} lost"
+        waiter = (
+            ""
+            if path is None
+            else f"  {format_count(path.packets, 'packet')}, {path.queue_drops:,} dropped, {path.lost:,} lost"
+        )
         print(f"{link['src']:<{width}} → {link['dst']:<{width}}  {_link_words(link)}{waiter}")
     if not shown:
         print(f"{format_count(len(links), 'link')}: `tradewind sky status --json` lists them")

@@ -35,8 +35,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--compare",
         choices=["auto", "checksum", "size", "time"],
         default="auto",
-        help="checksum: request it per object if listings state none, and read local files; size: size alone; time: "
-        "size and time",
+        help="auto (the default): checksums where listings state them, else size and time; checksum: request it per "
+        "object if listings state none, and read local files; size: size alone; time: size and time",
     )
     parser.add_argument("--delete", action="store_true", help="delete objects at DST that SRC does not have")
     from tradewind.cli.arguments import add_setting

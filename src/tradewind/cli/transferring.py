@@ -152,7 +152,12 @@ def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal.add_argument(
         "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this minimum rate"
     )
-    goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
+    goal.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=typed(parse_duration_s),
+        help="cheapest within this time, from the start of the job; exit code 9 if it ends later",
+    )
     goal.add_argument(
         "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
     )

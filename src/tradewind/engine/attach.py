@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 
+from tradewind.engine.deadline import JobDeadline
 from tradewind.engine.event_store import latest_run, read_events, read_progress
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
 from tradewind.engine.result import Result, resume_hint, stopped_error
@@ -102,13 +103,15 @@ class AttachedJob:
         return all(document["event"] != "run_ended" for _, document, _ in read_events(database, self.id, run.first))
 
 
-def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:
+def result_of(record: JobRecord, end: RunEnd | None = None, deadline: JobDeadline | None = None) -> Result:
     """Return the result of a job whose run has ended, from its record.
 
-    Raises the TransferError of its outcome, or GatewayLost, as in the process that ran it.
+    Raises the TransferError of its outcome, DeadlineMissed, or GatewayLost, as in the process that ran it.
     """
     summary, job_id = record.summary, record.id
     if record.state == "done" and summary is not None:
+        if deadline is not None:
+            deadline.require_kept(job_id, summary)
         return Result(job_id, summary)
     if record.state in ("cancelled", "paused"):
         raise stopped_error(job_id, summary, cancelled=record.state == "cancelled")

@@ -14,7 +14,6 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.jobs import JobRecord, JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.proposal import Request
-from tradewind.engine.python_words import python_words
 from tradewind.engine.request import Options, UrlOrPath
 from tradewind.engine.result import Result
 from tradewind.engine.running import EventCallback, RunningJob
@@ -69,8 +68,7 @@ class Client:
 
         Raises UsageError before anything starts, or the TransferError of the job's outcome.
         """
-        with python_words():
-            return self.start(source, destination, options, topology=topology).wait(on_event)
+        return self.start(source, destination, options, topology=topology).wait(on_event)
 
     def sync(
         self,
@@ -84,8 +82,7 @@ class Client:
         """Copy objects that differ; with `Options(delete=True)` also delete objects that the source does not have."""
         options = options or Options()
         options = replace(options, recursive=True, compare=options.compare or "auto")
-        with python_words():
-            return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
+        return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
 
     def start(
         self,
@@ -102,9 +99,8 @@ class Client:
 
         Raises UsageError, TopologyError, GatewayError.
         """
-        with python_words():
-            proposal = self._engine.propose(Request(source, destination, options or Options(), verb, topology))
-            return self._engine.start(proposal, argv=argv, keep_logs=keep_logs).require_running()
+        proposal = self._engine.propose(Request(source, destination, options or Options(), verb, topology))
+        return self._engine.start(proposal, argv=argv, keep_logs=keep_logs).require_running()
 
     def check_filter(self, filter: ObjectFilter) -> None:
         """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""

@@ -27,6 +27,8 @@ from tradewind.engine.request import UrlOrPath
 from tradewind.engine.running import RunningJob
 from tradewind.engine.stored import ProposalStore
 from tradewind.errors import CeilingReached, JobBusy, JobUnreadable, SkyError, UsageError
+from tradewind.model.goal import Deadline
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     import os
@@ -460,6 +462,7 @@ class Engine:
                 "the proposal was already started or dropped, or belongs to another engine", hint="propose again"
             )
         request, is_dry = proposal.request, proposal.options.dry_run
+        deadline_s = request.goal.seconds if isinstance(request.goal, Deadline) else None
         try:
             if proposal.launch.plan_request is not None and proposal.id not in self._kept and not is_dry:
                 self._keep(proposal)  # A resumed job asks the planner again.
@@ -467,7 +470,7 @@ class Engine:
                 request.source,
                 request.destination,
                 proposal.options,
-                proposal.launch,
+                replace(proposal.launch, deadline_s=deadline_s),
                 verb=request.verb,
                 argv=argv,
                 keep_logs=keep_logs,

@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from tradewind.engine.event_store import EventStore
 from tradewind.model.latch import Latch
+from tradewind.model.units import format_count
 
 __all__ = ["LOG_BYTES_MAX", "EventLog"]
 
@@ -135,7 +136,7 @@ class EventLog:
     def _read(self, next_line: int, progress_seen: int) -> tuple[list[bytes], int, int]:
         batch = []
         if missed := max(0, self._first - next_line):
-            batch.append(_notice(f"{missed} earlier lines were dropped because nobody read them"))
+            batch.append(_notice(f"nobody read {format_count(missed, 'earlier line')} in time"))
             next_line = self._first
         progress, serial, before = self._progress
         for number in range(next_line, self._first + len(self._lines)):

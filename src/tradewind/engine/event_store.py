@@ -33,6 +33,7 @@ __all__ = [
     "limit_changes",
     "read_events",
     "read_progress",
+    "time_taken_s",
 ]
 
 #: Maximum bytes of a run's events. Beyond it only the last event of the run is added, so that many failures do not
@@ -110,9 +111,15 @@ class EventStore:
         self._waiting.clear()
         self._progress = None
 
-    def end(self, outcome: str, message: str | None, left: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Record the end of the run, however many events it has, and what is left of its fleets."""
-        self._put_document("run_ended", outcome=outcome, message=message, left=list(left))
+    def end(
+        self, outcome: str, message: str | None, left: Sequence[Mapping[str, Any]] = (), took_s: float | None = None
+    ) -> None:
+        """Record the end of the run, however many events it has, and what is left of its fleets.
+
+        `took_s` is the time since the start of a job with a deadline [s].
+        """
+        took = {} if took_s is None else {"took_s": took_s}
+        self._put_document("run_ended", outcome=outcome, message=message, left=list(left), **took)
         self.flush()
 
     def _put_document(self, event: str, **fields: Any) -> None:
@@ -208,6 +215,19 @@ def limit_changes(database: Database, job_id: str) -> list[LimitChanged]:
             if isinstance(event, LimitChanged):
                 found.append(event)
     return found
+
+
+def time_taken_s(database: Database, job_id: str) -> float | None:
+    """Return the time from the start of a job with a deadline to the end of its latest run [s]; None if that has no
+    recorded end. Raises StateError.
+    """
+    query = (
+        "SELECT line FROM events WHERE job = ?1 AND run = (SELECT max(run) FROM events WHERE job = ?1)"
+        " AND instr(line, '\"run_ended\"') ORDER BY number DESC LIMIT 1"
+    )
+    found = database.row(query, (job_id,))
+    took_s = None if found is None else (_event(found[0]) or {}).get("took_s")
+    return float(took_s) if isinstance(took_s, int | float) else None
 
 
 def _event(line: str) -> dict[str, Any] | None:

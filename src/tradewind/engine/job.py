@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.event_store import limit_changes
+from tradewind.engine.deadline import JobDeadline
+from tradewind.engine.event_store import limit_changes, time_taken_s
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
@@ -101,6 +102,15 @@ class Job:
         return recorded_plans(store, store.load(self.id))
 
     @property
+    def deadline(self) -> JobDeadline | None:
+        """The user's deadline, and the time until the end of the latest run; None without a deadline. Raises
+        JobNotFound, StateError.
+        """
+        store = self._control.store
+        seconds = store.load(self.id).document.get("deadline_s")
+        return None if seconds is None else JobDeadline(seconds, time_taken_s(store.database, self.id))
+
+    @property
     def boots(self) -> list[Boot]:
         """Start times of its machines, oldest first; empty for a job without machines. Raises StateError."""
         return boots_of(FleetJournal(self._control.store.state_dir), self.id)
@@ -139,7 +149,7 @@ class Job:
         return AttachedJob(self._control.store, self.id)
 
     def wait(self, on_event: EventCallback | None = None) -> Job:
-        """Return the job itself once it is done. Raises the TransferError of any other outcome.
+        """Return the job itself once it is done. Raises the TransferError of any other outcome, and DeadlineMissed.
 
         On KeyboardInterrupt a job of this process is drained, so that it can be resumed; one of another process is left
         alone.
@@ -153,14 +163,16 @@ class Job:
         for event in attached.events():
             if on_event is not None:
                 on_event(event)
-        result_of(self.record, attached.end)
+        result_of(self.record, attached.end, self.deadline)
         return self
 
     def result(self) -> Result:
-        """Return counts and proofs of a job that is done. Raises the TransferError of any other outcome."""
+        """Return counts and proofs of a job that is done. Raises the TransferError of any other outcome, and
+        DeadlineMissed.
+        """
         from tradewind.engine.attach import result_of
 
-        return result_of(self.record)
+        return result_of(self.record, deadline=self.deadline)
 
     def pause(self) -> Job:
         """Stop at the next checkpoint, and return once the machines are gone. Raises UsageError if it does not run."""

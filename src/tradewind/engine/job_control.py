@@ -246,6 +246,7 @@ class JobControl:
             plan=self.plan_of(record, latest=True),
             proposed=ProposalStore(self.store.database).launch_of(job_id),
         )
+        launch = replace(launch, deadline_s=document.get("deadline_s"))
         if provider is not None:
             launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
         self.store.reopen(job_id)
@@ -495,6 +496,7 @@ def _request_document(
         "settings": settings,
         "provider": dict(launch.provider),
         "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
+        "deadline_s": launch.deadline_s,
     }
 
 

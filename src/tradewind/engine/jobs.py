@@ -83,7 +83,7 @@ _COLUMNS = (
 @dataclass(frozen=True)
 class JobRecord:
     """The record of one job. `document` has the whole request: `argv`, `settings`, `provider`, `ceiling`,
-    `topology` and `spec`.
+    `deadline_s`, `topology` and `spec`.
     """
 
     id: str
@@ -130,12 +130,13 @@ class JobStore:
         plan: str | None = None,
         proposal: str | None = None,
     ) -> None:
-        """Record a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider` and
-        `ceiling`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it is made of.
+        """Record a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider`, `ceiling`
+        and `deadline_s`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it is
+        made of.
 
         Raises UsageError if another job was made of the proposal, StateError.
         """
-        known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling")}
+        known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling", "deadline_s")}
         now_unix_ms = time.time_ns() // 1_000_000
         with self.database.transaction() as connection:
             connection.execute(

@@ -60,6 +60,8 @@ class LaunchSpec:
     """Id of the warm fleet whose machines the plan uses, if another job has not claimed it when this one starts."""
     is_early: bool = False
     """True if the plan was made while the source was being listed: its volume and cost are those of a part."""
+    deadline_s: float | None = None
+    """Time from the start of the job in which it must end [s], if the user set a deadline."""
 
 
 def local_launch() -> LaunchSpec:

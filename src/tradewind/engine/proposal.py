@@ -168,7 +168,8 @@ class Proposal:
         if self.plan.overlay is not None:
             return str(self.plan.overlay)
         if self.plan.stations():
-            return f"{len(self.plan.routes)} routes by hand, {format_usd(self.plan.mean_usd_per_gb)} per GB"
+            routes = format_count(len(self.plan.routes), "route")
+            return f"{routes} by hand, {format_usd(self.plan.mean_usd_per_gb)} per GB"
         return "this machine, no gateways in between"
 
     def drop(self) -> None:
@@ -361,8 +362,12 @@ def _local(request: Request, note: str | None = None) -> Proposal:
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = [] if note is None else [note]
     if request.moved_by == "auto" and request.topology is None:
-        unkept = [*_goal_options(request), *_plan_options(request)]
-        notes += [f"{option} applies only to a plan, not to a transfer by this machine alone" for option in unkept]
+        notes += [
+            "this machine alone moves the bytes, so --deadline chooses no path: a job that ends later has exit code 9"
+            if option == "--deadline"
+            else f"{option} applies only to a plan, not to a transfer by this machine alone"
+            for option in (*_goal_options(request), *_plan_options(request))
+        ]
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=tuple(notes))
 
 

@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.engine.event_store import read_events, read_progress
+from tradewind.engine.deadline import JobDeadline
+from tradewind.engine.event_store import read_events, read_progress, time_taken_s
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.model.document import to_document
@@ -44,6 +45,7 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
     with database.snapshot():
         record = control.job(job_id)
         plan, ledger, runs = control.plan_of(record), control.ledger(record), _runs(database, job_id)
+    deadline_s = record.document.get("deadline_s")
     spec, topology = record.document["spec"], record.document["topology"]
     cost = job_cost(ledger, plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
     return {
@@ -60,6 +62,7 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
         "runs": runs,
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
+        "deadline": None if deadline_s is None else JobDeadline(deadline_s, time_taken_s(database, job_id)).document(),
         "plan": topology,
         "objects": _objects(spec.get("report_file")),
         "prediction": None if plan.prediction is None else to_document(plan.prediction),

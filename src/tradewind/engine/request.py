@@ -41,6 +41,7 @@ from tradewind.model.plan import Plan
 from tradewind.model.program import DEDUP_WINDOW_BYTES_MAX, DEDUP_WINDOW_BYTES_MIN
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.store import Access, StoreSpec
+from tradewind.model.units import format_count
 from tradewind.model.url import Location, parse_url
 
 #: A URL or a local path.
@@ -390,7 +391,9 @@ def _reached(destination: Access | tuple[Access, ...], count: int) -> tuple[Acce
     if isinstance(destination, Access):
         return (destination,) * count
     if len(destination) != count:
-        raise UsageError(f"{count} destinations, but {len(destination)} sets of access options")
+        raise UsageError(
+            f"{format_count(count, 'destination')}, but {format_count(len(destination), 'set')} of access options"
+        )
     return destination
 
 

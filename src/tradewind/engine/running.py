@@ -9,6 +9,7 @@ request a drain or an end at any moment.
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import threading
@@ -20,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.deadline import JobDeadline
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
 from tradewind.engine.gateways import JobGateways, boots_of
@@ -49,6 +51,7 @@ from tradewind.engine.supervisor import Event as SupervisorEvent
 from tradewind.errors import (
     ERROR_BY_OUTCOME,
     ConfigError,
+    DeadlineMissed,
     GatewayError,
     GatewayLost,
     GuestAbsent,
@@ -125,6 +128,8 @@ class RunningJob:
         adaptation: Adaptation | None = None,
         store: JobStore,
         events: EventStore | None = None,
+        deadline_s: float | None = None,
+        begun_s: float = 0.0,
     ) -> None:
         self.id = job_id
         self.spec = spec
@@ -136,6 +141,8 @@ class RunningJob:
         self._gateways, self._log, self._restart = gateways, log, restart
         self._keep_logs, self._catalog_folder = keep_logs, catalog_folder
         self._ledger, self._adaptation = ledger, adaptation
+        #: The deadline in seconds from `begun_s`, the monotonic time of the job's start, and when the lead ended.
+        self._deadline_s, self._begun_s, self._lead_ended_s = deadline_s, begun_s, math.nan
         #: The job's lock, released when its machines are gone and the ledger is final.
         self._lock = lock
         self._store = store
@@ -216,12 +223,22 @@ class RunningJob:
         return Progress() if line is None else Progress.from_document(json.loads(line))
 
     def result(self) -> Result:
-        """Return the result of an ended job. Raises the TransferError of its outcome, GuestAbsent."""
+        """Return the result of an ended job. Raises the TransferError of its outcome, GuestAbsent, DeadlineMissed."""
         if isinstance(self._ended_by, GuestAbsent):
             raise self._ended_by
         if self.summary is None or self.summary.outcome != "done":
             raise self._outcome_error()
+        if self.deadline is not None:
+            self.deadline.require_kept(self.id, self.summary)
         return Result(self.id, self.summary)
+
+    @property
+    def deadline(self) -> JobDeadline | None:
+        """The user's deadline, and the time until the end of the transfer; None without a deadline."""
+        if self._deadline_s is None:
+            return None
+        took_s = self._lead_ended_s - self._begun_s
+        return JobDeadline(self._deadline_s, None if math.isnan(took_s) else took_s)
 
     @property
     def ledger(self) -> Ledger:
@@ -411,6 +428,8 @@ class RunningJob:
 
     def _sum_up(self, done: Mapping[str, Any]) -> None:
         """Keep the lead's last line, with the job's present cost."""
+        if math.isnan(self._lead_ended_s):
+            self._lead_ended_s = time.monotonic()
         progress = {**done["progress"], "cost_usd": self._ledger.spent_usd()}
         self.summary_document = {**done, "progress": progress}
         self.summary = Summary.from_document(self.summary_document)
@@ -537,12 +556,15 @@ class RunningJob:
         lost, left = self._error_of(finish), [one.document() for one in self.remains]
         if lost is not None:
             return self._events.end("lost", str(lost), left)
+        took_s = None if self.deadline is None else self.deadline.took_s
         try:
             self.result()
+        except DeadlineMissed as error:
+            return self._events.end("done", str(error), left, took_s)
         except TransferError as error:
             names = (name for name, kind in ERROR_BY_OUTCOME.items() if kind is type(error))
-            return self._events.end(next(names, "interrupted"), str(error), left)
-        return self._events.end("done", None, left)
+            return self._events.end(next(names, "interrupted"), str(error), left, took_s)
+        return self._events.end("done", None, left, took_s)
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,8 @@ class RunStarter:
         self._events = EventStore(store.database, job_id, folder) if self._is_recorded else None
         self._log = EventLog(store=self._events)
         self._adaptation = self._make_adaptation(earlier_s)
+        #: The monotonic time at which the job began.
+        self._begun_s = time.monotonic() - earlier_s
 
     def start(self, lock: FileLock, *, keep_logs: bool) -> RunningJob:
         """Start the run. With it, `lock` is released when its machines are gone. Raises GatewayError, CeilingReached,
@@ -99,6 +102,8 @@ class RunStarter:
                 adaptation=self._adaptation,
                 store=self._store,
                 events=self._events,
+                deadline_s=self._launch.deadline_s if self._is_recorded else None,
+                begun_s=self._begun_s,
             )
         except BaseException as error:
             if gateways is not None:

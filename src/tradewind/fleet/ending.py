@@ -78,7 +78,7 @@ def terminate(
     if refused := lasting | passing:
         first = next(iter(refused.values()))
         raise GatewayError(
-            f"{len(refused)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
+            f"{len(refused)} of {format_count(len(ids), 'machine')} may still run: {first.kind}: {first.reason}",
             hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
         )
     patience.answered()

@@ -9,6 +9,7 @@ from tradewind.market.money import MICROS_PER_USD, apportion, exact
 from tradewind.model.document import Document
 from tradewind.model.ledger import LedgerLine
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_count
 
 __all__ = ["Charge", "auction_charges", "ledger_charges"]
 
@@ -47,7 +48,7 @@ def auction_charges(clearing: Clearing) -> tuple[Charge, ...]:
             award.tenant,
             float(lot.hour * SECONDS_PER_HOUR),
             award.bid,
-            f"auction: {award.slices} of {lot.slices} slices {lot.src} → {lot.dst}",
+            f"auction: {award.slices} of {format_count(lot.slices, 'slice')} {lot.src} → {lot.dst}",
             award.usd_micros,
         )
         for award in clearing.awards

@@ -22,6 +22,7 @@ from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
+from tradewind.model.units import format_count
 
 __all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]
 
@@ -218,5 +219,6 @@ def ring_of(regions: Sequence[Region]) -> Plan:
 def figure_of(link: MeasuredLink, settings: ProbeSettings, date: str, source: str) -> Figure:
     """Return the figure for the measured layer of the grid, with date and method."""
     again = "" if link.result.sent_again is None else f", {link.result.sent_again:.2%} sent again"
-    method = f"{settings.measure_s:g} s after {settings.warmup_s:g} s, {settings.connections} connections{again}"
+    connections = format_count(settings.connections, "connection")
+    method = f"{settings.measure_s:g} s after {settings.warmup_s:g} s, {connections}{again}"
     return Figure(link.result.gbps, Origin("measured", source, date, method), link.result.rtt_ms)

@@ -10,6 +10,7 @@ from tradewind.errors import GatewayError, TopologyError, UsageError
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 from tradewind.model.records import dataclass, field
+from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.model.overlay import UnicastOverlay
@@ -158,9 +159,8 @@ def _check_hops(plan: Plan) -> None:
         raise TopologyError("two hops join the same gateways in the same direction")
     for hop in plan.hops:
         if not 1 <= hop.connections <= CONNECTIONS_MAX:
-            raise TopologyError(
-                f"hop {hop.start} → {hop.end}: {hop.connections} connections; must be 1 to {CONNECTIONS_MAX}"
-            )
+            connections = format_count(hop.connections, "connection")
+            raise TopologyError(f"hop {hop.start} → {hop.end}: {connections}; must be 1 to {CONNECTIONS_MAX}")
     needed = set(plan.stations())
     for start, end in needed - planned:
         raise TopologyError(f"no hop {start} → {end}, but a route uses it")

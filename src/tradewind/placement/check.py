@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tradewind.model.units import format_count
 from tradewind.placement.check_shares import last_mile_shares_mbps
 from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.placement.problem import Flow, PlacementProblem
@@ -105,7 +106,7 @@ def _instances(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
     for name, region in regions.items():
         count = sum(one == name for one, _ in loads)
         if count > region.max_instances:
-            yield f"{name}: {count} instances, at most {region.max_instances} are allowed"
+            yield f"{name}: {format_count(count, 'instance')}, but the maximum is {region.max_instances}"
 
 
 def _cost(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:

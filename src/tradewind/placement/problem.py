@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigError
 from tradewind.model.flows import CONTROLS, LOSS_MAX, CongestionControl
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_count
 
 __all__ = ["FloatArray", "Flow", "PlacementProblem", "ProxyRegion", "document_of", "problem_from_document"]
 
@@ -150,7 +151,7 @@ def problem_from_document(document: Any, place: str) -> PlacementProblem:
     count = len(regions)
     rows = _array(table, "rtt_ms", place, REGIONS_MAX)
     if len(rows) != count:
-        raise ConfigError(f"{place}: rtt_ms has {len(rows)} rows, and there are {count} regions")
+        raise ConfigError(f"{place}: rtt_ms has {format_count(len(rows), 'row')} for {format_count(count, 'region')}")
     rtt_ms = np.array([_numbers(row, count, f"{place}: rtt_ms[{number}]") for number, row in enumerate(rows)])
     flows = tuple(
         _flow(entry, count, f"{place}: flows[{number}]")
@@ -164,7 +165,8 @@ def problem_from_document(document: Any, place: str) -> PlacementProblem:
         _check_hosts(flows, place)
     if len(flows) * (1 + count * count) > PATHS_MAX:
         raise ConfigError(
-            f"{place}: {len(flows)} flows and {count} regions have more than {PATHS_MAX:,} paths",
+            f"{place}: {format_count(len(flows), 'flow')} and {format_count(count, 'region')} have more than "
+            f"{PATHS_MAX:,} paths",
             hint="leave out regions that are far from all flows, or divide the flows",
         )
     return PlacementProblem(
@@ -331,7 +333,9 @@ def _array(table: Mapping[str, Any], key: str, place: str, most: int) -> Sequenc
     if not isinstance(value, list):
         raise ConfigError(f"{place}: {key} must be an array")
     if len(value) > most:
-        raise ConfigError(f"{place}: {key} has {len(value)} entries, at most {most} are possible")
+        raise ConfigError(
+            f"{place}: {key} has {format_count(len(value), 'entry', 'entries')}, at most {most} are possible"
+        )
     return value
 
 

@@ -191,10 +191,10 @@ def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[
     for pool, machines in _pools(plan).items():
         out, count = math.fsum(e.gbps / e.link_gbps for e in _sent_by(plan, pool)), sum(m.count for m in machines)
         if _above(out, count):
-            yield f"{pool[0]}: links need the connections of {out} machines, but there are {count}"
+            yield f"{pool[0]}: links need the connections of {out} machines, but the plan has {count}"
         into = math.fsum(gbps / edge.link_gbps for edge, gbps in _received_by(plan, pool))
         if _above(into, count):
-            yield f"{pool[0]}: links need the connections of {into} machines, but there are {count}"
+            yield f"{pool[0]}: links need the connections of {into} machines, but the plan has {count}"
 
 
 def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -207,7 +207,7 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
     for region, count in counts.items():
         allowed = min(limits.per_region.get(region, limits.machines_per_region), catalog.quotas.get(region, count))
         if count > allowed:
-            yield f"{region}: {count} machines, but at most {allowed} are allowed"
+            yield f"{region}: {format_count(count, 'machine')}, but the maximum is {allowed}"
         here = [m for m in plan.machines if m.region == region]
         for m in here:
             if m.offer not in catalog.machine_offers(region) or (m.offer.spot and not limits.spot):
@@ -256,12 +256,12 @@ def _connections(plan: Overlay) -> Iterator[str]:
     for region, count in plan.machine_counts.items():
         most, into = plan.connections_per_machine * count, sum(e.connections for e in plan.edges if e.dst == region)
         if into > most:
-            yield f"{region}: {into} connections, but at most {most} are allowed"
+            yield f"{region}: {format_count(into, 'connection')}, but the maximum is {most}"
     for pool, machines in _pools(plan).items():
         most = plan.connections_per_machine * sum(m.count for m in machines)
         out = sum(e.connections for e in _sent_by(plan, pool))
         if out > most:
-            yield f"{pool[0]}: {out} connections, but at most {most} are allowed"
+            yield f"{pool[0]}: {format_count(out, 'connection')}, but the maximum is {most}"
 
 
 def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:

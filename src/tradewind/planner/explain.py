@@ -12,7 +12,7 @@ import numpy as np
 
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
 from tradewind.model.records import dataclass
-from tradewind.model.units import format_duration, format_gbps, format_usd
+from tradewind.model.units import format_count, format_duration, format_gbps, format_usd
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation, pool_name
 from tradewind.planner.network import FloatArray, IntArray, MachineOption
 from tradewind.planner.points import Demand, Point
@@ -88,7 +88,7 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
         if tight.family in ("links out of", "links into"):
             connections = count * network.connections_per_machine
             use = "use all their" if several else "uses all its"
-            yield f"the {tight.family} {region}: {machines} {use} {connections} connections{more}"
+            yield f"the {tight.family} {region}: {machines} {use} {format_count(connections, 'connection')}{more}"
         else:
             capacity = _capacity(formulation, point, tight)
             move = "move" if several else "moves"

@@ -138,7 +138,7 @@ def _measured_words(flow: FlowAdvice) -> Iterator[str]:
     if download.duration_s < STEADY_S_MIN:
         yield "too short to show what limits it"
     if download.out_of_order is not None and download.segments:
-        yield f"{download.out_of_order:,} of {download.segments:,} segments out of order"
+        yield f"{download.out_of_order:,} of {format_count(download.segments, 'segment')} out of order"
 
 
 def _proxy_words(time: FlowTime, path: tuple[str, ...], cents: float) -> str:

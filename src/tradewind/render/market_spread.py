@@ -10,6 +10,7 @@ from tradewind.market.demand import SLICE_GB
 from tradewind.market.money import MICROS_PER_USD
 from tradewind.market.simulate import MarketOutcome, Simulation
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_count
 
 __all__ = ["MarketSpreadReport"]
 
@@ -40,8 +41,8 @@ class MarketSpreadReport:
         """Yield the report, line by line."""
         first, last = self.simulations[0].scene, self.simulations[-1].scene
         yield (
-            f"seeds {first.seed} to {last.seed}, {first.tenants} tenants, {first.hours} h, load {first.load:g}:"
-            " mean ± standard deviation"
+            f"seeds {first.seed} to {last.seed}, {format_count(first.tenants, 'tenant')}, {first.hours} h, "
+            f"load {first.load:g}: mean ± standard deviation"
         )
         yield "cost is what tenants pay and the value of their time, without outbound traffic"
         yield ""

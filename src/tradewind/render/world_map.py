@@ -13,7 +13,7 @@ from zlib import crc32
 from tradewind.model.overlay import DistributionTree, MulticastOverlay, OverlayRoute, UnicastOverlay
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region, RegionInfo
-from tradewind.model.units import format_gbps
+from tradewind.model.units import format_count, format_gbps
 from tradewind.render import style
 from tradewind.render.globe import Point, Window, coastlines, great_circle, window_on
 from tradewind.render.labels import Box, Labels, text_width
@@ -281,7 +281,7 @@ def _machines(plan: AnyPlan, region: Region) -> str:
     if len(here) > 1:
         machines = f"{sum(m.count for m in here)} machines"
     count = _copies(plan).get(region)
-    return f"{machines}, {count} copies" if count else machines
+    return f"{machines}, {format_count(count, 'copy', 'copies')}" if count else machines
 
 
 def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-from tradewind.errors import TradewindError, UsageError
+from tradewind.errors import TradewindError, UsageError, name_options
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.url import parse_url
 from tradewind.service.endpoints import canonical_endpoint
@@ -43,6 +43,7 @@ CONSOLE_FOLDER = "console"
 
 def main() -> int:
     """Serve until a signal, and return the exit code."""
+    name_options()
     try:
         return _serve(_arguments())
     except KeyboardInterrupt:  # While it starts; later, the server ends by itself.

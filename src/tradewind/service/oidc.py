@@ -22,6 +22,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from tradewind.errors import UsageError
+from tradewind.model.units import format_count
 from tradewind.service.limits import (
     CLOCK_SKEW_S,
     ISSUER_BYTES_MAX,
@@ -144,7 +145,7 @@ class TokenIssuer:
         require_safe_url(document["jwks_uri"])
         keys = [key for key in _get(document["jwks_uri"])["keys"] if _is_for_signatures(key)]
         if not keys or len(keys) > ISSUER_KEYS_MAX:
-            raise ValueError(f"{len(keys)} keys for signatures")
+            raise ValueError(f"{format_count(len(keys), 'key')} for signatures")
         found: KeySet = KeySet.import_key_set({"keys": keys})
         return found
 

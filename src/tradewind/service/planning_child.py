@@ -13,7 +13,7 @@ import resource
 import sys
 from typing import Any
 
-from tradewind.errors import TradewindError, UsageError
+from tradewind.errors import TradewindError, UsageError, name_options
 from tradewind.model.life_pipe import end_when_closed
 from tradewind.service.limits import PLAN_BYTES_MAX
 
@@ -27,6 +27,7 @@ DIGITS = 9
 
 def main() -> int:
     """Answer one question."""
+    name_options()
     end_when_closed(int(sys.argv[2]))
     os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -8,6 +8,7 @@
 //!   report file has them all.
 //! - **`done` is the last line** and is never dropped: nothing follows it.
 
+use crate::failure::counted;
 use crate::limits::{EVENT_BACKLOG_BYTES_MAX, EVENT_BATCH_BYTES};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -104,8 +105,8 @@ impl EventBacklog {
         let mut batch = BytesMut::new();
         let missed = self.first_line.saturating_sub(*next_line);
         if missed > 0 {
-            let message =
-                format!("{missed} earlier lines were dropped because nobody read them; the job's report has them");
+            let lines = counted(missed, "earlier line", "earlier lines");
+            let message = format!("nobody read {lines} in time; the job's report has the results");
             batch.put(json_line(&Event::Notice { message }));
             *next_line = self.first_line;
         }
@@ -302,7 +303,7 @@ mod tests {
         assert!(dropped > 0);
         assert_eq!(
             events[0],
-            notice(format!("{dropped} earlier lines were dropped because nobody read them; the job's report has them"))
+            notice(format!("nobody read {dropped} earlier lines in time; the job's report has the results"))
         );
         assert_eq!(events.last(), Some(&done()));
     }

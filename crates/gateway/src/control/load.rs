@@ -5,6 +5,7 @@
 //! hop's, so the result is the rate of data and not of packets.
 
 use super::answer::Refused;
+use crate::failure::counted;
 use crate::limits::{
     HOP_CONNECTIONS_MAX, LOAD_BUFFER_BYTES, LOAD_CONNECT_TIMEOUT, LOAD_CONNECTS, LOAD_HANDSHAKES_MAX, LOAD_MS_MAX,
     LOAD_SEND_MS_MAX, PROBE_TIMEOUT,
@@ -37,7 +38,8 @@ pub(super) async fn receive(
     }
     let accepted = accept_all(&request, listener, identity);
     let Ok(streams) = tokio::time::timeout(LOAD_CONNECT_TIMEOUT, accepted).await else {
-        let error = format!("{} did not open its {} connections in time", request.from, request.connections);
+        let connections = counted(request.connections.into(), "connection", "connections");
+        let error = format!("{} did not open its {connections} in time", request.from);
         return Err(Refused::new(
             StatusCode::GATEWAY_TIMEOUT,
             error,

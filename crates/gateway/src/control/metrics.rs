@@ -94,7 +94,7 @@ pub const SINK_SAVED_BYTES: Metric = counter(
 );
 /// On a sink; no labels.
 pub const SINK_DEDUPLICATED_BYTES: Metric =
-    counter("tradewind_sink_deduplicated_bytes_total", "Of the saved bytes, those that deduplication saved.");
+    counter("tradewind_sink_deduplicated_bytes_total", "Saved bytes that deduplication saved.");
 /// On a source of a job that deduplicates; no labels.
 pub const DEDUPLICATED_BYTES: Metric =
     counter("tradewind_deduplicated_bytes_total", "Object bytes for which a source sent references.");

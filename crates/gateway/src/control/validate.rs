@@ -2,6 +2,7 @@
 //!
 //! Facts that only the stores know (does the bucket exist, is writing allowed) are not checked here.
 
+use crate::failure::counted;
 use crate::limits::{
     CHUNK_BYTES, DEDUP_WINDOW_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES,
     PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX, STATIONS_MAX, STORE_REQUESTS_MAX, STORE_TRIES_MAX, TARGETS_MAX,
@@ -84,7 +85,11 @@ pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
         let (targets, sinks) = (job.targets.len(), program.sinks.len());
         if roles.sink && targets != sinks {
             return refuse(
-                format!("the job has {targets} destinations, the sink {sinks} stores"),
+                format!(
+                    "the job has {}, the sink {}",
+                    counted(targets as u64, "destination", "destinations"),
+                    counted(sinks as u64, "store", "stores")
+                ),
                 "list the same stores in both",
             );
         }
@@ -226,7 +231,7 @@ fn check_dials<'a>(program: &'a Program, above: &BTreeSet<&String>) -> Result<BT
 fn check_connections(hop: &str, connections: u16) -> Checked {
     if !(1..=HOP_CONNECTIONS_MAX).contains(&connections) {
         return refuse(
-            format!("the hop {hop} has {connections} connections"),
+            format!("the hop {hop} has {}", counted(connections.into(), "connection", "connections")),
             format!("a hop has 1 to {HOP_CONNECTIONS_MAX} connections"),
         );
     }

@@ -1,5 +1,6 @@
 //! Limits how many refused connections one port logs, so that strangers cannot fill the log.
 
+use crate::failure::counted;
 use crate::limits::{REFUSAL_LINES_MAX, REFUSAL_LINES_PERIOD};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +36,7 @@ impl Refusals {
         tokio::time::sleep(REFUSAL_LINES_PERIOD).await;
         let Counts { more, .. } = std::mem::take(&mut *self.counts());
         if more > 0 {
-            tracing::warn!("{more} more connections refused in the last minute");
+            tracing::warn!("{} refused in the last minute", counted(more, "more connection", "more connections"));
         }
     }
 

@@ -205,7 +205,7 @@ impl Coded {
             {
                 (Manifest::Part { place, checksums: stated }, computed)
             }
-            (_, Some(_)) => return Err(corrupt("checksums follow what is no part")),
+            (_, Some(_)) => return Err(corrupt("checksums follow a record that is not a part")),
             (manifest, None) => (manifest, None),
         };
         let data = Payload::new(data).with_checksums(computed);

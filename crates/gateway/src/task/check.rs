@@ -41,11 +41,10 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Compares the bytes if `read`, and of two folders where a checksum decides: files state none, and reading them on
-    /// one machine is cheap.
+    /// Compares the bytes if `read`, and of two folders if a checksum must decide: files state none.
     pub(super) fn between(sides: &[(Arc<dyn Store>, String); 2], compare: Comparison, read: bool) -> Self {
         let are_files = sides.iter().all(|(store, _)| is_file(store));
-        match read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum) {
+        match read || are_files && compare == Comparison::Checksum {
             true => Self::Read,
             false => Self::Stated(compare),
         }
@@ -244,8 +243,6 @@ impl Check {
                 Ok(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
             }
             Rule::Stated(rule) => {
-                // Times prove nothing here, only a checksum does.
-                let rule = if rule == Comparison::Auto { Comparison::Checksum } else { rule };
                 let trusted = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
                 match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
                     Verdict::NeedsChecksums => {

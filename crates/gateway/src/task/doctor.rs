@@ -92,7 +92,7 @@ async fn examine(
         // A user who may write but not list can still copy single objects.
         Err(error) if error.kind == ErrorKind::Forbidden => {
             let (message, hint) = (error.to_string(), Some("copying single objects may still work"));
-            print(&Line { level: Level::Warn, url, check: "list", message, hint }, json, streams)?;
+            print(&Line { level: Level::Fail, url, check: "list", message, hint }, json, streams)?;
             Ok(Some(error))
         }
         // The line about credentials says how to fix it; the error's own hint would point here.
@@ -111,11 +111,14 @@ async fn examine(
 /// The facts that the store reports about its access, judged by the result of trying it.
 fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error>) -> Vec<Line<'a>> {
     let line = |level, check, message, hint| Line { level, url, check, message, hint };
-    let places = [("endpoint", description.endpoint), ("region", description.region)];
-    let mut lines: Vec<Line<'a>> = places
-        .into_iter()
-        .filter_map(|(check, place)| place.map(|place| line(Level::Ok, check, place, None)))
-        .collect();
+    let is_reached = failure.is_none_or(has_answered);
+    let mut lines: Vec<Line<'a>> = Vec::new();
+    // The line about the listing says why the endpoint does not answer.
+    lines.extend(description.endpoint.map(|endpoint| match is_reached {
+        true => line(Level::Ok, "endpoint", endpoint, None),
+        false => line(Level::Fail, "endpoint", format!("{endpoint}: no valid answer"), None),
+    }));
+    lines.extend(description.region.map(|region| line(Level::Ok, "region", region, None)));
     let is_off = description.clock_ahead_s.is_some_and(|ahead_s| ahead_s.unsigned_abs() > SIGNATURE_AGE_S_MAX);
     if let Some(source) = description.credentials {
         let is_refused = failure.is_some_and(|error| error.kind == ErrorKind::Unauthenticated);
@@ -126,6 +129,7 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
                 let message = format!("{source}: missing, or rejected by the store");
                 line(Level::Fail, "credentials", message, Some(CREDENTIALS_HINT))
             }
+            false if !is_reached => line(Level::Warn, "credentials", format!("{source}: cannot be checked"), None),
             false => line(Level::Ok, "credentials", source, None),
         });
     }
@@ -139,6 +143,12 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
         });
     }
     lines
+}
+
+/// Returns whether the store itself has sent an answer that can be understood.
+fn has_answered(error: &Error) -> bool {
+    use ErrorKind::{Configuration, Connection, Protocol, Timeout};
+    !matches!(error.kind, Configuration | Connection | Protocol | Timeout)
 }
 
 fn clock_words(ahead_s: i64) -> String {
@@ -265,8 +275,18 @@ mod tests {
     fn refused_credentials_fail_with_a_hint() {
         let told = levels(described(0), Some(ErrorKind::Unauthenticated));
         assert_eq!(told[1..], [("credentials", Level::Fail, true), ("clock", Level::Ok, false)]);
-        let told = levels(described(0), Some(ErrorKind::Connection));
-        assert_eq!(told[1], ("credentials", Level::Ok, false));
+    }
+
+    #[test]
+    fn nothing_is_called_right_that_an_unreachable_store_has_not_confirmed() {
+        for kind in [ErrorKind::Connection, ErrorKind::Timeout, ErrorKind::Configuration, ErrorKind::Protocol] {
+            let told = levels(StoreDescription { clock_ahead_s: None, ..described(0) }, Some(kind));
+            assert_eq!(told, [("endpoint", Level::Fail, false), ("credentials", Level::Warn, false)], "{kind:?}");
+        }
+        for kind in [ErrorKind::Forbidden, ErrorKind::BucketNotFound, ErrorKind::Server] {
+            let told = levels(described(0), Some(kind));
+            assert_eq!(told[..2], [("endpoint", Level::Ok, false), ("credentials", Level::Ok, false)], "{kind:?}");
+        }
     }
 
     #[test]

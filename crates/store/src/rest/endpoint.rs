@@ -6,7 +6,7 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) fn split_endpoint(endpoint: &str) -> Result<(String, String, String)> {
     let wrong = |why: &str| Error::new(ErrorKind::Configuration, "open", endpoint, format!("endpoint {why}"));
     let with_scheme = if endpoint.contains("://") { endpoint.to_owned() } else { format!("https://{endpoint}") };
-    let uri: http::Uri = with_scheme.parse().map_err(|_| wrong("is no URL"))?;
+    let uri: http::Uri = with_scheme.parse().map_err(|_| wrong("is not a URL"))?;
     let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();
     let default_port = match scheme.as_str() {
         "http" => 80,

@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_count
 
 __all__ = ["ALLOW", "QUEUE", "QUEUED_MAX", "SKIP", "JobSchedule", "Occurrence", "Timetable"]
 
@@ -130,7 +131,7 @@ class Timetable:
         at_s = self._latest_s(self._next_s, now_s)
         missed = self._missed(self._next_s, at_s)
         self._next_s = next(self.schedule.times_after(at_s), None)
-        passed = [Occurrence(at_s, f"{missed} earlier times passed while the service was down")] if missed else []
+        passed = [Occurrence(at_s, f"{missed} passed while the service was down")] if missed else []
         return [*passed, *self._decide(at_s)]
 
     def happened(self, at_s: float) -> list[Occurrence]:
@@ -159,7 +160,9 @@ class Timetable:
         """Return the number of times from the first until before the latest one, in words; empty for none."""
         times = takewhile(lambda one: one < at_s, chain((first_s,), self.schedule.times_after(first_s)))
         count = sum(1 for _ in islice(times, MISSED_MAX + 1))
-        return f"more than {MISSED_MAX:,}" if count > MISSED_MAX else str(count or "")
+        if count > MISSED_MAX:
+            return f"more than {MISSED_MAX:,} earlier times"
+        return format_count(count, "earlier time") if count else ""
 
     def _decide(self, at_s: float) -> list[Occurrence]:
         if not self._active or self.schedule.overlap == ALLOW:

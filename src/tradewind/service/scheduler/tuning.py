@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tradewind.model.records import dataclass, field
+from tradewind.model.units import format_count
 
 __all__ = [
     "JOBS_MAX",
@@ -284,7 +285,7 @@ def _jobs(link: TunedLink, now_s: float, *, is_measured: bool, is_wanted: bool, 
         now, why = jobs_max, f"the operator's limit is {most}"
     elif failed and link.success_share < SUCCESS_MIN:
         kinds = ", ".join(sorted(failed))
-        now, why = max(1, before // 2), f"{sum(failed.values())} of {ended} runs failed ({kinds})"
+        now, why = max(1, before // 2), f"{sum(failed.values())} of {format_count(ended, 'run')} failed ({kinds})"
         link.rest_until_s = now_s + link.rest_s
     elif link.trial is not None:
         now, why = _after_increase(link, link.trial, now_s, is_measured=is_measured)

@@ -71,7 +71,11 @@ fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
         let keys = backlog.objects_at(index);
         (keys > held / 2).then(|| {
-            let why = format!("{keys} of the {held} objects in {} would be deleted, more than half", url(index));
+            let why = format!(
+                "{keys} of the {} in {} would be deleted, more than half",
+                counted(*held, "object", "objects"),
+                url(index)
+            );
             Refusal::until_agreed(why, CONSENT_HINT, CONSENT)
         })
     })

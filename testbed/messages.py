@@ -1,6 +1,6 @@
 """Print every message, hint and help text of the programs with its place, to be read as prose.
 
-Usage: python docs/messages.py [--python | --rust]
+Usage: python -m testbed.messages [--python | --rust]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,6 +62,30 @@ def is_prose(text: str) -> bool:
     return len(re.findall(r"[A-Za-z]{2,}", text)) >= WORDS_MIN and " " in text.strip()
 
 
+@dataclass(frozen=True)
+class Message:
+    """A text that people may read, on one line, and its place below the root of the repository."""
+
+    path: str
+    line: int
+    text: str
+
+
+def messages(*, python: bool = True, rust: bool = True) -> Iterator[Message]:
+    """Yield the prose of the Python package and of the Rust programs."""
+    files: list[Path] = []
+    if python:
+        files += sorted((ROOT / "src" / "tradewind").rglob("*.py"))
+    if rust:
+        sources = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
+        files += [path for path in sources if not RUST_TEST_FILE.search(str(path.relative_to(ROOT)))]
+    for path in files:
+        texts = python_texts if path.suffix == ".py" else rust_texts
+        for line, text in texts(path):
+            if is_prose(text):
+                yield Message(str(path.relative_to(ROOT)), line, " ".join(text.split()))
+
+
 def main() -> int:
     """Parse the command line and print the texts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,17 +93,8 @@ def main() -> int:
     only.add_argument("--python", action="store_true", help="only those of the Python package")
     only.add_argument("--rust", action="store_true", help="only those of the Rust programs")
     arguments = parser.parse_args()
-    files: list[Path] = []
-    if not arguments.rust:
-        files += sorted((ROOT / "src" / "tradewind").rglob("*.py"))
-    if not arguments.python:
-        sources = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
-        files += [path for path in sources if not RUST_TEST_FILE.search(str(path.relative_to(ROOT)))]
-    for path in files:
-        texts = python_texts if path.suffix == ".py" else rust_texts
-        for line, text in texts(path):
-            if is_prose(text):
-                print(f"{path.relative_to(ROOT)}:{line}: {' '.join(text.split())}")
+    for message in messages(python=not arguments.rust, rust=not arguments.python):
+        print(f"{message.path}:{message.line}: {message.text}")
     return 0
 
 
