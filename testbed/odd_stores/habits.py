@@ -40,8 +40,8 @@ class Habits:
     ignores_delimiter: bool = False
     folds_unasked: bool = False
     """Folds at ``/`` although no delimiter was given."""
-    order: Literal["sorted", "reversed", "shuffled"] = "sorted"
-    """Order of the keys over the whole listing."""
+    order: Literal["sorted", "by_folder", "reversed", "shuffled"] = "sorted"
+    """Order of the keys over the whole listing. ``by_folder``: all of ``a/`` before ``a.txt``, as in a file system."""
     whole_seconds: bool = False
     """States times without fractions of a second."""
     no_times: bool = False

@@ -85,6 +85,8 @@ def _rank(name: str, habits: Habits) -> bytes:
     raw = name.encode()
     if habits.order == "reversed":
         return bytes(255 - byte for byte in raw) + b"\xff"
+    if habits.order == "by_folder":
+        return raw.replace(b"/", b"\0")
     return hashlib.md5(raw).digest() if habits.order == "shuffled" else raw
 
 

@@ -317,6 +317,11 @@ def test_globs_match_like_gitignore(command: Command, tree: Path) -> None:
     assert left("--exclude", "/*.txt") == ["a/b/two.tmp", "a/one.txt"]
     assert left("--exclude", "b/") == ["a/one.txt", "three.txt"]
     assert left("--exclude", "*", "--include", "*.tmp") == ["a/b/two.tmp"]
+    assert left("--exclude", "{one,three}.txt") == ["a/b/two.tmp", "a/one.txt", "three.txt"]
+    assert left("--exclude", "b", "--include", "two.tmp") == ["a/one.txt", "three.txt"]
+    ignored = tree.parent / "ignored"
+    ignored.write_text("# as in git\n!three.txt\n*.txt  \n!one.txt\nb/\n!two.tmp\n")
+    assert left("--exclude-from", str(ignored)) == ["a/one.txt"]
 
 
 @pytest.mark.parametrize("verb", ["cp -r", "cp", "sync", "mv -r", "rm -r", "ls", "du", "check"])

@@ -246,8 +246,9 @@ pub struct NameGlob {
     pub below: bool,
 }
 
-/// Rules that choose objects of a prefix. They are read in order and the last that matches wins; with no match an object is
-/// taken, unless the first rule is an include. Globs match the relative name: `*` within a folder, `**` across.
+/// Rules that choose objects of a prefix, with the meaning of `.gitignore` patterns: they match the relative name, the last match
+/// wins, and nothing below an excluded directory is included again. With no match an object is taken, unless the first rule is
+/// an include or excludes `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectFilter {
@@ -257,6 +258,9 @@ pub struct ObjectFilter {
     /// In the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,
+    /// With no match an object is taken whatever the first rule is: the rules begin with those of a `.gitignore` file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub includes_unmatched: bool,
     /// Minimum size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_min_bytes: Option<u64>,

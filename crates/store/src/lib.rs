@@ -20,6 +20,7 @@ mod file;
 pub mod fuzz;
 mod identity;
 mod kept_time;
+mod key_order;
 mod key_range;
 mod listing;
 mod mem;
@@ -270,6 +271,12 @@ pub trait Store: Debug + Send + Sync {
     /// page.
     fn lists_from_any_key(&self) -> bool {
         true
+    }
+
+    /// Returns whether the store is known to list in the byte order of the keys, so that a listing may skip keys by its
+    /// start. Known after a page, at some servers.
+    fn lists_in_key_order(&self) -> bool {
+        false
     }
 
     /// Returns whether [`Store::delete`] checks the state that a listing describes without an extra request.

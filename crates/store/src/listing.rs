@@ -1,6 +1,6 @@
 //! Divides listings into key ranges.
 
-use crate::{KeyRange, ListPage, ListRequest, Result, Store};
+use crate::{KeyRange, ListPage, ListRequest, ObjectInfo, Result, Skips, Store};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use std::sync::Arc;
@@ -80,12 +80,18 @@ impl Split {
 /// Cuts the keys under `prefix` into at most `ranges_max` adjacent ranges that cover all of them. As far as a few cheap
 /// requests can tell, ranges are of similar size, with at least `range_keys_min` keys each. A tree is cut at its folded
 /// prefixes, a flat space at the first characters that occur. Returns one range where dividing would not pay (a single
-/// page, files on disk).
-pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize, range_keys_min: usize) -> Result<Split> {
+/// page, files on disk). `skips` are the directories whose keys do not matter: no range begins in one.
+pub async fn split_ranges(
+    store: &dyn Store,
+    prefix: &str,
+    ranges_max: usize,
+    range_keys_min: usize,
+    skips: &Skips,
+) -> Result<Split> {
     if ranges_max < 2 || !store.url().contains("://") || store.url().starts_with("file:") {
         return Ok(Split::whole(None));
     }
-    let mut prober = Prober { store, range_keys_min, left: PROBES_MAX };
+    let mut prober = Prober { store, range_keys_min, skips, left: PROBES_MAX };
     let first = prober.page(prefix, None, PROBE_KEYS, false).await?;
     let Some(page) = first.as_ref().filter(|page| page.continuation.is_some() && store.lists_from_any_key()) else {
         return Ok(Split::whole(first));
@@ -96,12 +102,12 @@ pub async fn split_ranges(store: &dyn Store, prefix: &str, ranges_max: usize, ra
     Ok(Split { ranges, first })
 }
 
-/// The number of worthwhile cuts, estimated from how many of `bounds` the first page passed. `None` if it did not reach
-/// the first of them, so nothing is known.
-fn cuts_worth(first: &ListPage, bounds: &[String], range_keys_min: usize) -> Option<usize> {
+/// The number of worthwhile cuts, estimated from how many of `bounds` the first page passed, whose `keys` matter. `None`
+/// if it did not reach the first of them, so nothing is known.
+fn cuts_worth(first: &ListPage, keys: usize, bounds: &[String], range_keys_min: usize) -> Option<usize> {
     let last = &first.objects.last()?.key;
     let passed = bounds.iter().filter(|bound| *bound <= last).count();
-    let keys = first.objects.len() * (bounds.len() + 1) / passed.max(1);
+    let keys = keys * (bounds.len() + 1) / passed.max(1);
     (passed > 0).then_some(keys / range_keys_min)
 }
 
@@ -130,6 +136,7 @@ fn ranges_of(bounds: &[String]) -> Vec<KeyRange> {
 struct Prober<'a> {
     store: &'a dyn Store,
     range_keys_min: usize,
+    skips: &'a Skips,
     left: u32,
 }
 
@@ -150,6 +157,7 @@ impl Prober<'_> {
             start_after: after,
             max_keys: Some(keys),
             delimited,
+            skips: self.skips.clone(),
             ..ListRequest::default()
         };
         self.store.list(&request).await.map(Some)
@@ -157,6 +165,8 @@ impl Prober<'_> {
 
     /// Candidate bounds, and how many cuts are worthwhile. `first` is the first page.
     async fn bounds(&mut self, prefix: &str, first: &ListPage, cuts_max: usize) -> Result<(Vec<String>, usize)> {
+        let matters = |object: &&ObjectInfo| self.skips.directory_of(prefix, &object.key).is_none();
+        let keys = first.objects.iter().filter(matters).count();
         let mut bounds = Vec::new();
         let mut cuts = cuts_max;
         let mut level = vec![prefix.to_owned()];
@@ -168,13 +178,13 @@ impl Prober<'_> {
                 if page.continuation.is_some() && page.prefixes.is_empty() {
                     bounds.extend(self.flat_bounds(parent).await?);
                 }
-                below.extend(page.prefixes);
+                below.extend(page.prefixes.into_iter().filter(|prefix| !self.skips.has(prefix)));
             }
             if self.left == 0 && below.is_empty() {
                 break;
             }
             bounds.extend(below.iter().cloned());
-            cuts = cuts_worth(first, &bounds, self.range_keys_min).unwrap_or(cuts_max).min(cuts_max);
+            cuts = cuts_worth(first, keys, &bounds, self.range_keys_min).unwrap_or(cuts_max).min(cuts_max);
             level = below;
         }
         Ok((bounds, cuts))
@@ -222,9 +232,9 @@ mod tests {
         let numbered = |number| crate::ObjectInfo { key: key(number), ..Default::default() };
         let first = ListPage { objects: (0..1000).map(numbered).collect(), ..ListPage::default() };
         let bounds = |count: usize| (0..count).map(|number| format!("{number:02}/")).collect::<Vec<_>>();
-        assert_eq!(cuts_worth(&first, &bounds(50), 2000), Some(2));
-        assert_eq!(cuts_worth(&first, &bounds(99), 2000), Some(5));
-        assert_eq!(cuts_worth(&first, &["10/".to_owned()], 2000), None);
+        assert_eq!(cuts_worth(&first, 1000, &bounds(50), 2000), Some(2));
+        assert_eq!(cuts_worth(&first, 1000, &bounds(99), 2000), Some(5));
+        assert_eq!(cuts_worth(&first, 1000, &["10/".to_owned()], 2000), None);
     }
 
     proptest! {

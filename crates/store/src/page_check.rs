@@ -11,8 +11,12 @@
 //! The pages are also checked together: no page repeats; no key repeats on a page or across the border of two pages;
 //! the server does not return one continuation twice in a row; at most [`EMPTY_PAGES_MAX`] consecutive pages are empty.
 //!
+//! If a page ends in a directory that need not be listed, the listing goes on after that directory
+//! ([`key_order`](crate::key_order)). From there on it has a bound.
+//!
 //! State that must survive from page to page is part of the continuation, so a page can be requested again.
 
+use crate::key_order::{after_skipped, end_of_skipped};
 use crate::{Error, ErrorKind, Identity, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -28,6 +32,8 @@ const EMPTY_PAGES_PER_CALL_MAX: u32 = 16;
 struct Position {
     /// The back end's own continuation.
     token: Option<String>,
+    /// The end of the latest directory that was skipped: the token is that of a listing which began there.
+    start_after: Option<String>,
     /// Greatest key, and greatest folded prefix, so far.
     last_key: Option<String>,
     last_prefix: Option<String>,
@@ -51,27 +57,37 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
             Error::new(ErrorKind::BadRequest, "list", store.url(), "this is not a continuation of a listing")
         })?,
     };
+    let mut skipped = 0;
+    if let (None, Some(after)) = (&request.continuation, &request.start_after) {
+        position.start_after = end_of_skipped(store, request, after);
+        skipped += u64::from(position.start_after.is_some());
+        if position.has_skipped_to_the_end(request) {
+            return Ok(ListPage { skipped, ..ListPage::default() });
+        }
+    }
     let mut calls = 0;
     loop {
-        let asked = ListRequest { continuation: position.token.clone(), ..request.clone() };
+        let asked = position.next_request(request);
         let mut page = store.list_page(&asked).await?;
         // Azure may fold one directory on both sides of a page border.
         page.prefixes.retain(|prefix| position.border_prefix.as_ref() != Some(prefix));
         position
-            .advance(&page, request)
+            .advance(&page, &asked)
             .map_err(|fault| Error::new(ErrorKind::Protocol, "list", store.url(), format!("bad listing: {fault}")))?;
-        if request.end_at.as_deref().is_some_and(|until| page.cut(until)) {
-            position.token = None;
+        let mut is_last = position.token.is_none();
+        if !is_last && let Some(end) = after_skipped(store, request, &page) {
+            skipped += 1;
+            (position.token, position.start_after) = (None, Some(end));
+            is_last = position.has_skipped_to_the_end(request);
         }
+        is_last |= request.end_at.as_deref().is_some_and(|until| page.cut(until));
         refuse_replaced(store, &mut page);
         calls += 1;
         let is_empty = page.objects.is_empty() && page.prefixes.is_empty() && page.refused.is_empty();
-        if !is_empty || position.token.is_none() || calls == EMPTY_PAGES_PER_CALL_MAX {
-            page.continuation = match position.token {
-                // Serializing a struct of text and numbers cannot fail.
-                Some(_) => serde_json::to_string(&position).ok(),
-                None => None,
-            };
+        if !is_empty || is_last || calls == EMPTY_PAGES_PER_CALL_MAX {
+            // Serializing a struct of text and numbers cannot fail.
+            page.continuation = if is_last { None } else { serde_json::to_string(&position).ok() };
+            page.skipped += skipped;
             return Ok(page);
         }
     }
@@ -96,6 +112,17 @@ fn refuse_replaced<S: Store + ?Sized>(store: &S, page: &mut ListPage) {
 }
 
 impl Position {
+    /// The request for the next page.
+    fn next_request(&self, request: &ListRequest) -> ListRequest {
+        let start_after = self.start_after.clone().or_else(|| request.start_after.clone());
+        ListRequest { start_after, continuation: self.token.clone(), ..request.clone() }
+    }
+
+    /// Returns whether nothing of the request comes after the directory that was skipped.
+    fn has_skipped_to_the_end(&self, request: &ListRequest) -> bool {
+        matches!((&self.start_after, &request.end_at), (Some(after), Some(until)) if until <= after)
+    }
+
     /// Advances past `page`, or returns what is wrong with it.
     fn advance(&mut self, page: &ListPage, request: &ListRequest) -> Result<(), String> {
         check_asked(page, request)?;

@@ -27,7 +27,7 @@ the first wildcard. If SRC exists as typed, only that is copied."""
 EXAMPLES = """\
   tradewind cp report.pdf s3://bucket/reports/            # lands in reports/report.pdf
   tradewind cp -r s3://bucket/data gs://other/copy        # the contents of data/
-  tradewind cp -r logs/ az://account/container/logs --exclude '**.tmp' --exclude 'cache/**'
+  tradewind cp -r logs/ az://account/container/logs --exclude '*.tmp' --exclude cache/
   tradewind cp -r s3://here/x s3://there/x --src-profile lab --dst-endpoint https://minio.lab:9000
   tradewind cp *.log s3://bucket/logs/ --to s3://other/logs/
   tradewind cp 's3://bucket/2024-*/*.csv' tables/         # lands in tables/2024-01/a.csv

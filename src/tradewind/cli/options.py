@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from io import StringIO
+from shlex import quote
 from typing import Any
 
 from tradewind.cli.arguments import add_setting, typed
@@ -24,7 +26,7 @@ _SIDE = ("endpoint", "region", "profile", "path_style", "no_sign", "ca_bundle", 
 
 
 class RuleAction(argparse.Action):
-    """Collects --include, --exclude and --filter-from in the order given."""
+    """Collects --include, --exclude, --filter-from and --exclude-from in the order given."""
 
     def __call__(
         self,
@@ -38,21 +40,29 @@ class RuleAction(argparse.Action):
         rules = list(namespace.rules or ())
         if option == "--filter-from":
             rules += read_rules(values)
+        elif option == "--exclude-from":
+            # In git, a name without a match is included whatever the first rule is.
+            namespace.includes_unmatched |= not rules
+            rules += read_ignore_file(values)
         else:
             rules.append(FilterRule("include" if option == "--include" else "exclude", values))
         namespace.rules = rules
 
 
 def add_filter_arguments(parser: ArgumentParser) -> None:
-    """Add --include, --exclude, --filter-from, sizes and times."""
+    """Add --include, --exclude, --filter-from, --exclude-from, sizes and times."""
+    parser.set_defaults(includes_unmatched=False)
     group = parser.add_argument_group(
         "which objects",
-        "Rules are read in order and the last match wins. An object without a match is included, unless the first\n"
-        "rule is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
-        "folder, /*.log only at the top, a/*.log only in a. A match of a folder includes everything below it: tmp\n"
-        "matches files and folders of that name, tmp/ only folders. * and ? stay within a folder, ** crosses\n"
-        "folders. {a,b} and [a-z] are alternatives; a backslash quotes the next character. Local folders that the\n"
-        "rules exclude are not listed.",
+        "Rules have the meaning of .gitignore, where --include GLOB is written !GLOB. They match the name relative to\n"
+        "the source: *.log matches in any folder, /*.log only at the top, a/*.log only in a. A rule that matches a\n"
+        "folder covers everything below it: tmp matches files and folders of that name, tmp/ only folders. * and ?\n"
+        "stay within a folder, ** between slashes crosses folders. [a-z] and [[:digit:]] are classes; a backslash\n"
+        "quotes the next character. The last match wins, but nothing below an excluded folder can be included again:\n"
+        "--exclude 'tmp/*' --include tmp/keep keeps tmp/keep, --exclude tmp --include tmp/keep does not. Excluded\n"
+        "folders are not listed, as far as the store allows it. An object without a match is included. Unlike in\n"
+        "git, it is excluded if the first rule is --include, or --exclude '*' (then a later --include works in every\n"
+        "folder), unless that rule comes from --exclude-from.",
     )
     group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="include matching objects")
     group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="exclude matching objects")
@@ -62,6 +72,13 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         action=RuleAction,
         help="read rules from a file: `+ GLOB` or `- GLOB` per line",
+    )
+    group.add_argument(
+        "--exclude-from",
+        dest="rules",
+        metavar="FILE",
+        action=RuleAction,
+        help="read rules from a file in the syntax of .gitignore",
     )
     group.add_argument("--min-size", metavar="SIZE", type=typed(parse_bytes), help="minimum size")
     group.add_argument("--max-size", metavar="SIZE", type=typed(parse_bytes), help="maximum size")
@@ -81,33 +98,82 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
 
 def object_filter(args: Namespace) -> ObjectFilter:
     """Return the filter from the arguments of `add_filter_arguments`."""
-    return ObjectFilter(tuple(args.rules or ()), args.min_size, args.max_size, args.newer, args.older)
+    rules = tuple(args.rules or ())
+    measures = (args.min_size, args.max_size, args.newer, args.older)
+    return ObjectFilter(rules, *measures, includes_unmatched=args.includes_unmatched)
 
 
 RULES_HINT = "--filter-from takes a text file with one rule, `+ GLOB` or `- GLOB`, per line"
+IGNORE_FILE_HINT = "--exclude-from takes a text file in the syntax of .gitignore"
+
+
+def _read_text(path: str, hint: str) -> str:
+    try:
+        return read_user_file(path).decode()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint=hint) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8", hint=hint) from None
 
 
 def read_rules(path: str) -> list[FilterRule]:
     """Return the rules of a file, `+ GLOB` or `- GLOB`, in order; skip empty lines and comments. Raises UsageError."""
-    try:
-        content = read_user_file(path).decode()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=RULES_HINT) from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8", hint=RULES_HINT) from None
     rules = []
-    for number, line in enumerate(StringIO(content, newline=None), 1):
+    for number, line in enumerate(StringIO(_read_text(path, RULES_HINT), newline=None), 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         sign, _, glob = text.partition(" ")
         if sign not in ("+", "-") or not glob.strip():
-            raise UsageError(f"{path}:{number}: neither `+ GLOB` nor `- GLOB`: {text}")
+            raise UsageError(
+                f"{path}:{number}: neither `+ GLOB` nor `- GLOB`: {text}",
+                hint=f"a file in the syntax of .gitignore is read with --exclude-from {quote(path)}",
+            )
         rules.append(FilterRule("include" if sign == "+" else "exclude", glob.strip()))
     if not rules:
         # An empty file usually comes from a failed command; selecting everything would be a surprise.
         raise UsageError(f"{path}: the file has no rules", hint="leave out --filter-from to include everything")
     return rules
+
+
+def read_ignore_file(path: str) -> list[FilterRule]:
+    """Return the rules of a file in the syntax of `.gitignore`, as git reads it. Raises UsageError.
+
+    A pattern with `!` becomes an include. Lines that git never matches with anything, such as `/`, are left out.
+    """
+    text = _read_text(path, IGNORE_FILE_HINT)
+    if "\0" in text:
+        raise UsageError(f"{path}: not a text file", hint=IGNORE_FILE_HINT)
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if lines and all(line.startswith(("+ ", "- ")) for line in lines):
+        raise UsageError(
+            f"{path}: rules with + and - are not in the syntax of .gitignore",
+            hint=f"read the file with --filter-from {quote(path)}",
+        )
+    rules = []
+    for line in map(_without_trailing_spaces, lines):
+        glob = line.removeprefix("!")
+        if not glob.strip("/"):
+            continue
+        if not glob.strip().strip("/"):
+            # A name of white space; a backslash shows that it is meant.
+            glob = re.sub(r"\s", r"\\\g<0>", glob, count=1)
+        rules.append(FilterRule("include" if line.startswith("!") else "exclude", glob))
+    if not rules:
+        raise UsageError(f"{path}: the file has no rules", hint="leave out --exclude-from to include everything")
+    return rules
+
+
+def _without_trailing_spaces(line: str) -> str:
+    """Return a line without the spaces at its end. A space after a backslash stays, and so do those before it."""
+    length = at = 0
+    while at < len(line):
+        quoted = line[at] == "\\"
+        at += 2 if quoted else 1
+        if quoted or line[at - 1] != " ":
+            length = at
+    return line[:length]
 
 
 def parse_time_ms(text: str) -> int:

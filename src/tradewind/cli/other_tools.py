@@ -28,6 +28,7 @@ OPTIONS = {
     ),
     **dict.fromkeys(("--include-pattern",), "--include GLOB"),
     **dict.fromkeys(("--exclude-pattern", "--exclude-path"), "--exclude GLOB"),
+    **dict.fromkeys(("--ignore-file", "--exclude-file"), "--exclude-from FILE"),
     **dict.fromkeys(("--list-of-files",), "--files-from FILE"),
     **dict.fromkeys(("--s3-storage-class", "--block-blob-tier"), "--storage-class CLASS"),
     **dict.fromkeys(("--retention-mode", "--retention", "--s3-object-lock-mode"), "--object-lock-mode MODE"),

@@ -37,9 +37,9 @@ class ByteRange:
 class FilterRule:
     """One `--include` or `--exclude` rule: a glob as in `.gitignore`, matched with the relative name.
 
-    Without `/` it matches a name in any folder, with `/` a path from the top. A matched folder includes everything
-    below it; a trailing `/` matches folders only. `*` and `?` stay within a folder, `**` crosses folders. Raises
-    UsageError for an empty glob.
+    Without `/` it matches a name in any folder, with `/` a path from the top. A matched folder stands for everything
+    below it; a trailing `/` matches folders only. `*` and `?` stay within a folder, `**` between slashes crosses
+    folders. An include is a pattern with `!`. Raises UsageError for an empty glob.
     """
 
     rule: Literal["include", "exclude"]
@@ -75,7 +75,9 @@ class NameGlob:
 class ObjectFilter:
     """Selects objects of a prefix: only those `within` the wildcards of the place, if it has any.
 
-    The last matching rule decides. An object that matches no rule is selected unless the first rule is an include.
+    The last matching rule decides, as in `.gitignore`: first for each folder from the top, then for the object. Nothing
+    below an excluded folder is selected. An object that matches no rule is selected unless the first rule is an
+    include, or excludes `*`. With `includes_unmatched` it always is, as in git.
     """
 
     rules: tuple[FilterRule, ...] = ()
@@ -84,6 +86,7 @@ class ObjectFilter:
     newer_than_unix_ms: int | None = None
     older_than_unix_ms: int | None = None
     within: NameGlob | None = None
+    includes_unmatched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

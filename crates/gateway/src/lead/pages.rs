@@ -47,7 +47,7 @@ pub struct Listing {
     pub policy: RetryPolicy,
     /// The names that matter, by the wildcards of the place.
     pub span: NameSpan,
-    /// Directories that the user's rules exclude. Those of a file system are not listed.
+    /// Directories that the user's rules exclude.
     pub skips: Skips,
     /// The first page, from the search for ranges to the first fetch.
     first: FirstPage,
@@ -160,7 +160,8 @@ impl Listing {
         let Split { ranges, first } = self
             .policy
             .run("list", self.store.url(), || {
-                tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX, RANGE_KEYS_MIN)
+                let store = self.store.as_ref();
+                tradewind_store::split_ranges(store, &self.prefix, RANGES_MAX, RANGE_KEYS_MIN, &self.skips)
             })
             .await?;
         self.first.put(first);
@@ -184,7 +185,8 @@ impl Listing {
     /// # Errors
     /// The store cannot be listed.
     pub async fn has_ranges(&self) -> Result<bool> {
-        let request = ListRequest { prefix: self.prefix.clone(), ..ListRequest::default() };
+        let (prefix, skips) = (self.prefix.clone(), self.skips.clone());
+        let request = ListRequest { prefix, skips, ..ListRequest::default() };
         let page = self.policy.run("list", self.store.url(), || self.store.list(&request)).await?;
         let has_more = page.continuation.is_some();
         self.first.put(Some(page));

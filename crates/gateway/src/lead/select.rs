@@ -2,26 +2,54 @@
 
 mod glob;
 mod reason;
+mod wildmatch;
 mod within;
 
-use glob::{Coverage, build_glob, may_match_below};
-use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
+use glob::Glob;
 pub use reason::{Because, Explanation};
 use tradewind_contract::{FilterRule, ObjectFilter};
 use tradewind_store::{Error, ErrorKind, Skips};
 pub use within::{Within, is_level};
+
+/// Globs of a first `--exclude` that only sets what happens to names without a match.
+const EVERYTHING: [&str; 4] = ["*", "**", "**/*", "/**"];
 
 /// A compiled [`ObjectFilter`].
 #[derive(Clone, Debug)]
 pub struct Selector {
     rules: Vec<FilterRule>,
     globs: Vec<Glob>,
-    /// For each glob, the folders below which it matches everything.
-    coverages: Vec<Coverage>,
-    /// All globs combined, which matches faster.
-    set: GlobSet,
+    unmatched: Unmatched,
     within: Option<Within>,
     filter: ObjectFilter,
+}
+
+/// What happens to a name that no rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unmatched {
+    Included,
+    /// The first rule is an include.
+    NotIncluded,
+    /// The first rule excludes everything. It decides only where no other rule does.
+    Excluded,
+}
+
+/// A rule that matches a name, or a folder of it.
+#[derive(Clone, Copy, Debug)]
+struct Match<'a> {
+    index: usize,
+    /// The folder, without its trailing `/`.
+    folder: Option<&'a str>,
+}
+
+impl Unmatched {
+    fn of(filter: &ObjectFilter) -> Self {
+        match filter.rules.first().filter(|_| !filter.includes_unmatched) {
+            Some(FilterRule::Include(_)) => Self::NotIncluded,
+            Some(FilterRule::Exclude(glob)) if EVERYTHING.contains(&glob.as_str()) => Self::Excluded,
+            Some(FilterRule::Exclude(_)) | None => Self::Included,
+        }
+    }
 }
 
 /// A rule that is not a valid glob.
@@ -37,39 +65,39 @@ pub struct BadRule {
 impl BadRule {
     /// One line of advice.
     pub fn hint(&self) -> &'static str {
-        "put a backslash before a literal `[`, `{`, `*` or `?`"
+        "put a backslash before a literal `[`, `*`, `?` or backslash"
     }
 }
 
 impl Selector {
-    /// Compiles the rules, which have the meaning of `.gitignore` patterns. `*` and `?` stay within a folder; `**`
-    /// crosses folders, wherever it stands. A glob without `/` is matched against the last part of a name, in every
-    /// folder. A glob with `/` is matched against the whole name; a leading `/` has no other effect. A glob that
-    /// matches a folder also matches everything below it; a trailing `/` makes it match folders only. A backslash makes
-    /// the next character literal. Unlike in `.gitignore`, a later rule can again match names below an excluded folder.
+    /// Compiles the rules, which have the meaning of `.gitignore` patterns; an include is a pattern with `!`. `*` and `?`
+    /// stay within a folder; `**` crosses folders where it is a whole part. A glob without `/` is matched against the
+    /// last part of a name, in every folder. A glob with `/` is matched against the whole name; a leading `/` has no
+    /// other effect. A trailing `/` makes a glob match folders only. A backslash makes the next character literal.
+    ///
+    /// The last rule that matches decides, first for each folder of a name from the top, then for the name. An excluded
+    /// folder excludes everything below it, and no rule can include that again. An included folder includes what is
+    /// below it where no rule matches that.
+    ///
+    /// A name without any match is included, unless the first rule is an include or excludes everything (`*`); with
+    /// `includes_unmatched` it is always included, as in git.
     ///
     /// # Errors
-    /// The first rule that is not a valid glob.
+    /// The first rule that is not a valid glob. Git reads such a rule too, but nothing ever matches it.
     pub fn new(filter: &ObjectFilter) -> Result<Self, BadRule> {
         let mut globs = Vec::with_capacity(filter.rules.len());
-        let mut set = GlobSetBuilder::new();
         for (index, rule) in filter.rules.iter().enumerate() {
+            let glob = glob_of(rule);
+            let bad = |message: String| BadRule { what: format!("rule {}", index + 1), message };
             // Probably an unset shell variable: it must neither select everything nor exclude nothing.
-            if glob_of(rule).trim().trim_matches('/').is_empty() {
-                return Err(BadRule { what: format!("rule {}", index + 1), message: "it is empty".to_owned() });
+            if glob.trim().trim_matches('/').is_empty() {
+                return Err(bad("it is empty".to_owned()));
             }
-            let bad = |error: globset::Error| {
-                // The error's own text would quote the glob in its expanded form.
-                BadRule { what: format!("rule {}", index + 1), message: format!("{}: {}", glob_of(rule), error.kind()) }
-            };
-            let glob = build_glob(glob_of(rule)).map_err(bad)?;
-            set.add(glob.clone());
-            globs.push(glob);
+            globs.push(Glob::new(glob).map_err(|why| bad(format!("{glob}: {why}")))?);
         }
-        let set = set.build().map_err(|error| BadRule { what: "a rule".to_owned(), message: error.to_string() })?;
         let within = filter.within.as_ref().map(Within::new).transpose()?;
-        let coverages = globs.iter().map(|glob| Coverage::of(glob.glob())).collect();
-        Ok(Self { rules: filter.rules.clone(), globs, coverages, set, within, filter: filter.clone() })
+        let unmatched = Unmatched::of(filter);
+        Ok(Self { rules: filter.rules.clone(), globs, unmatched, within, filter: filter.clone() })
     }
 
     /// Returns whether an object with this relative name, size and modification time is selected.
@@ -79,12 +107,20 @@ impl Selector {
 
     /// Returns whether sizes or times count too. If so, an object that changes may no longer be selected.
     pub fn has_measures(&self) -> bool {
-        ObjectFilter { rules: Vec::new(), within: None, ..self.filter.clone() } != ObjectFilter::default()
+        let unnamed =
+            ObjectFilter { rules: Vec::new(), includes_unmatched: false, within: None, ..self.filter.clone() };
+        unnamed != ObjectFilter::default()
     }
 
     /// Returns whether the rules select this relative name, whatever its size and time.
     pub fn takes_name(&self, name: &str) -> bool {
-        (self.rules.is_empty() && self.within.is_none()) || self.verdict_of_rules(name).0
+        if self.within.as_ref().is_some_and(|within| !within.takes(name)) {
+            return false;
+        }
+        match self.last_match(name) {
+            Some(last) => !self.excludes(last.index),
+            None => self.unmatched == Unmatched::Included,
+        }
     }
 
     /// The wildcards of the place, if it has any.
@@ -102,16 +138,18 @@ impl Selector {
         if self.within.as_ref().is_some_and(|within| !within.may_match_below(name)) {
             return true;
         }
-        for ((rule, glob), coverage) in self.rules.iter().zip(&self.globs).zip(&self.coverages).rev() {
-            // This does not determine which names match a glob with an empty segment, so such a glob decides nothing.
-            let is_plain = !glob.glob().contains("//");
-            match rule {
-                FilterRule::Include(_) if !is_plain || may_match_below(glob.glob(), name) => return false,
-                FilterRule::Exclude(_) if is_plain && coverage.covers(name) => return true,
-                FilterRule::Include(_) | FilterRule::Exclude(_) => {}
+        let above = self.last_match_of_folders(name);
+        if above.is_some_and(|above| self.excludes(above.index)) {
+            return true;
+        }
+        for (index, glob) in self.deciding_globs().rev() {
+            match self.excludes(index) {
+                false if glob.may_match_below(name) => return false,
+                true if glob.takes_all_entries(name) => return true,
+                _ => {}
             }
         }
-        matches!(self.rules.first(), Some(FilterRule::Include(_)))
+        above.is_none() && self.unmatched != Unmatched::Included
     }
 
     /// Returns the folders below `prefix` that need not be listed, because the rules exclude everything in them. `put`
@@ -152,29 +190,54 @@ impl Selector {
         if self.within.as_ref().is_some_and(|within| !within.takes(name)) {
             return (false, Because::NotWithin);
         }
-        match self.last_match(name) {
-            Some(index) => {
-                let rule = self.rules[index].clone();
-                (matches!(rule, FilterRule::Include(_)), Because::Rule { position: index + 1, rule })
+        let because = |index: usize, folder: Option<&str>| Because::Rule {
+            position: index + 1,
+            rule: self.rules[index].clone(),
+            folder: folder.map(str::to_owned),
+        };
+        match (self.last_match(name), self.unmatched) {
+            (Some(Match { index, folder }), _) => (!self.excludes(index), because(index, folder)),
+            (None, Unmatched::Included) => (true, Because::NoRuleMatches),
+            (None, Unmatched::NotIncluded) => (false, Because::NotIncluded),
+            (None, Unmatched::Excluded) => (false, because(0, None)),
+        }
+    }
+
+    /// The rule that decides about a name, as git reads rules.
+    fn last_match<'a>(&self, name: &'a str) -> Option<Match<'a>> {
+        let above = self.last_match_of_folders(name);
+        if above.is_some_and(|above| self.excludes(above.index)) {
+            return above;
+        }
+        self.last_match_of(name, false).map(|index| Match { index, folder: None }).or(above)
+    }
+
+    /// The rule that decides about the folders of a name. An excluded folder ends the search.
+    fn last_match_of_folders<'a>(&self, name: &'a str) -> Option<Match<'a>> {
+        let mut last = None;
+        for folder in folders_of(name) {
+            let Some(index) = self.last_match_of(folder, true) else { continue };
+            last = Some(Match { index, folder: Some(folder) });
+            if self.excludes(index) {
+                break;
             }
-            None if matches!(self.rules.first(), Some(FilterRule::Include(_))) => (false, Because::NotIncluded),
-            None => (true, Because::NoRuleMatches),
         }
+        last
     }
 
-    /// Index of the last rule that matches the name or one of its parent folders.
-    fn last_match(&self, name: &str) -> Option<usize> {
-        name_and_folders(name).filter_map(|path| self.last_match_of(path)).max()
+    /// Index of the last rule that matches exactly this entry.
+    fn last_match_of(&self, name: &str, is_folder: bool) -> Option<usize> {
+        self.deciding_globs().rev().find(|(_, glob)| glob.is_match(name, is_folder)).map(|(index, _)| index)
     }
 
-    /// Index of the last rule that matches exactly this name. The set treats names as paths, where a last segment `..`
-    /// is not a file name, so its shortcuts by file name miss a key like `a/..`. Such keys are rare and are matched
-    /// against each glob.
-    fn last_match_of(&self, name: &str) -> Option<usize> {
-        if name.rsplit('/').next() == Some("..") {
-            return self.globs.iter().rposition(|glob| glob.compile_matcher().is_match(name));
-        }
-        self.set.matches_candidate(&Candidate::new(name)).into_iter().max()
+    /// The globs with their indexes, without a first one that only sets what happens to names without a match.
+    fn deciding_globs(&self) -> impl DoubleEndedIterator<Item = (usize, &Glob)> {
+        let without = usize::from(self.unmatched == Unmatched::Excluded);
+        self.globs.iter().enumerate().skip(without)
+    }
+
+    fn excludes(&self, index: usize) -> bool {
+        matches!(self.rules[index], FilterRule::Exclude(_))
     }
 
     fn refusal_by_measure(&self, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Option<Because> {
@@ -197,10 +260,9 @@ impl Selector {
     }
 }
 
-/// A name and its parent folders, without their trailing `/`.
-fn name_and_folders(name: &str) -> impl Iterator<Item = &str> {
-    let folders = name.match_indices('/').filter(|(end, _)| *end > 0).map(|(end, _)| &name[..end]);
-    std::iter::once(name).chain(folders)
+/// The folders above a name, from the top, without their trailing `/`.
+fn folders_of(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('/').filter(|(end, _)| *end > 0).map(|(end, _)| &name[..end])
 }
 
 fn glob_of(rule: &FilterRule) -> &str {

@@ -25,6 +25,7 @@ pub(crate) mod xml;
 
 pub(crate) use open::{account_key, with_environment};
 
+use crate::key_order::KeyOrder;
 use crate::rest::{Http, Unreachable};
 use crate::{
     BucketIdentity, Checksums, Delegated, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo,
@@ -35,7 +36,7 @@ use async_trait::async_trait;
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -69,6 +70,9 @@ pub(crate) struct AzureStore {
     container: String,
     /// The server answered a conditional write as if it did not support conditions.
     refuses_write_conditions: AtomicBool,
+    key_order: KeyOrder,
+    /// The server ignored the start of a listing, as old ones do.
+    ignores_start: AtomicBool,
 }
 
 /// Omits the credentials: `object_store` would print keys and tokens.
@@ -153,6 +157,10 @@ impl Store for AzureStore {
             credentials: Some(self.credential_source.to_owned()),
             clock_ahead_s: self.http.clock_ahead_s(),
         }
+    }
+
+    fn lists_in_key_order(&self) -> bool {
+        self.key_order.is_by_bytes() && !self.ignores_start.load(Ordering::Relaxed)
     }
 
     async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {

@@ -4,6 +4,7 @@ use super::AzureStore;
 use super::source::{ANONYMOUS, AZ_LOGIN, CERTIFICATE, Surroundings, credential_source};
 use crate::delegated::DELEGATED;
 use crate::error::innermost;
+use crate::key_order::KeyOrder;
 use crate::rest::split_endpoint;
 use crate::rest::{Http, TlsRoots};
 use crate::token::azure::ClientCertificate;
@@ -70,6 +71,8 @@ impl AzureStore {
             account_root,
             container: container.to_owned(),
             refuses_write_conditions: AtomicBool::new(false),
+            key_order: KeyOrder::default(),
+            ignores_start: AtomicBool::new(false),
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::{Download, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition
 use futures::StreamExt;
 use http::{HeaderMap, Method};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 impl AzureStore {
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {
@@ -90,6 +91,10 @@ impl AzureStore {
         let mut page = self.list_once(request, after, request.continuation.as_deref()).await?;
         if let Some(after) = after {
             // `startFrom` is inclusive, and old servers ignore it.
+            let is_first = request.continuation.is_none();
+            if is_first && page.objects.iter().any(|object| object.key.as_str() < after) {
+                self.ignores_start.store(true, Ordering::Relaxed);
+            }
             page.objects.retain(|object| object.key.as_str() > after);
             page.prefixes.retain(|prefix| prefix.as_str() > after);
         }
@@ -121,6 +126,7 @@ impl AzureStore {
             let fault = "bad listing: the answer has no NextMarker, so more blobs may follow";
             call.error(ErrorKind::Protocol, fault)
         })?;
+        self.key_order.learn(&listing.blobs);
         Ok(ListPage {
             objects: listing.blobs,
             prefixes: listing.prefixes,

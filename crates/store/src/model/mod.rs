@@ -178,7 +178,8 @@ pub struct ListRequest {
     pub max_keys: Option<u32>,
     /// Opaque continuation from the previous page of the same request.
     pub continuation: Option<String>,
-    /// Directories that need not be listed. Stores that have no directories list what is below them all the same.
+    /// Directories that need not be listed. A store without directories lists keys of theirs up to the end of a page, and
+    /// all of them unless it [lists in the order of keys](crate::Store::lists_in_key_order).
     pub skips: Skips,
 }
 
@@ -194,7 +195,7 @@ pub struct ListPage {
     pub refused: Vec<Error>,
     /// Pass this to get the next page; `None` at the end.
     pub continuation: Option<String>,
-    /// Number of directories that were not listed because of [`ListRequest::skips`].
+    /// Number of directories that were not listed, or not to their ends, because of [`ListRequest::skips`].
     pub skipped: u64,
 }
 

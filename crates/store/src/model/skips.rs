@@ -15,6 +15,13 @@ impl Skips {
         Self(Some(Arc::new(skips)))
     }
 
+    /// The first directory below `prefix` that `key` is in and that need not be listed.
+    pub fn directory_of<'a>(&self, prefix: &str, key: &'a str) -> Option<&'a str> {
+        let below = key.strip_prefix(prefix).filter(|_| self.0.is_some())?;
+        let mut directories = below.match_indices('/').map(|(at, _)| &key[..=prefix.len() + at]);
+        directories.find(|directory| self.has(directory))
+    }
+
     /// Returns whether a directory need not be listed.
     pub fn has(&self, directory: &str) -> bool {
         self.0.as_ref().is_some_and(|skips| skips(directory))

@@ -155,7 +155,8 @@ impl Bucket {
             let url = format!("{}/{key}", self.url);
             Error::new(ErrorKind::InvalidKey, "list", url, "the key is not UTF-8")
         });
-        let (objects, refused) = (objects.collect(), refused.collect());
+        let (objects, refused) = (objects.collect::<Vec<_>>(), refused.collect());
+        self.key_order.learn(&objects);
         ListPage { objects, prefixes: listing.prefixes, refused, continuation, skipped: 0 }
     }
 

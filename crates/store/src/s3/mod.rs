@@ -32,6 +32,7 @@ pub(crate) use credentials::Authority;
 pub(crate) use open::{open_gcs, open_r2, open_s3, with_environment};
 pub(crate) use session::TokenService;
 
+use crate::key_order::KeyOrder;
 use crate::rest::{Http, Unreachable};
 use crate::{
     BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
@@ -74,6 +75,7 @@ pub(crate) struct Bucket {
     lists_v1_only: AtomicBool,
     /// The server is known to leave out keys in a listing that begins after a key.
     loses_keys_after_bound: AtomicBool,
+    key_order: KeyOrder,
     /// The server answered a conditional delete as if it did not support conditions.
     refuses_delete_conditions: AtomicBool,
     /// Conditions on writes that the server has refused so far.
@@ -122,6 +124,10 @@ impl Store for Bucket {
 
     fn lists_from_any_key(&self) -> bool {
         !self.loses_keys_after_bound.load(Ordering::Relaxed)
+    }
+
+    fn lists_in_key_order(&self) -> bool {
+        self.key_order.is_by_bytes()
     }
 
     fn unreachable(&self) -> Option<Unreachable> {

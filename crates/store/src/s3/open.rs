@@ -6,6 +6,7 @@ use super::dialect::{Dialect, GCS, S3};
 use super::source::{INSTANCE_METADATA, google_file, google_service_account};
 use super::{Bucket, sigv4};
 use crate::error::{PARSE, innermost};
+use crate::key_order::KeyOrder;
 use crate::rest::{Http, TlsRoots};
 use crate::token::environment;
 use crate::token::google::GoogleFile;
@@ -38,6 +39,9 @@ const S3_LIMITS: StoreLimits = StoreLimits {
 const GCS_LIMITS: StoreLimits =
     StoreLimits { put_bytes_max: 5 * TIB, copy_bytes_max: 5 * TIB, delete_keys_max: 100, ..S3_LIMITS };
 
+/// End of the name of an AWS directory bucket, which lists in no order.
+const DIRECTORY_BUCKET: &str = "--x-s3";
+
 /// Opens `s3://bucket`.
 pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     let config = &with_environment(config);
@@ -48,6 +52,9 @@ pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     };
     let mut store = new_bucket(config, &S3, bucket, address, Credentials::of_aws(config), S3_LIMITS)?;
     store.at_aws = config.endpoint.is_none();
+    if store.at_aws && !bucket.ends_with(DIRECTORY_BUCKET) {
+        store.key_order = KeyOrder::by_bytes();
+    }
     store.region_known = known(!store.at_aws || config.region.is_some());
     Ok(store)
 }
@@ -101,7 +108,11 @@ pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
         None if config.anonymous => Credentials::Anonymous,
         None => google_credentials(config, bucket, &url)?,
     };
-    new_bucket(config, &GCS, bucket, address, credentials, GCS_LIMITS)
+    let mut store = new_bucket(config, &GCS, bucket, address, credentials, GCS_LIMITS)?;
+    if config.endpoint.is_none() {
+        store.key_order = KeyOrder::by_bytes();
+    }
+    Ok(store)
 }
 
 /// Google's chain: a file named by the profile or `GOOGLE_APPLICATION_CREDENTIALS`, else the file of `gcloud auth
@@ -173,6 +184,7 @@ fn new_bucket(
         checksum_kind: AtomicU8::new(0),
         lists_v1_only: AtomicBool::new(false),
         loses_keys_after_bound: AtomicBool::new(false),
+        key_order: KeyOrder::default(),
         refuses_delete_conditions: AtomicBool::new(false),
         write_conditions: Default::default(),
     })

@@ -3,7 +3,7 @@
 use crate::harness::{Ability, Subject, bytes, each};
 use futures::TryStreamExt;
 use std::sync::Arc;
-use tradewind_store::{KeyRange, ListRequest, Split, list_range, split_ranges};
+use tradewind_store::{KeyRange, ListRequest, Skips, Split, list_range, split_ranges};
 
 async fn fill(s: &Subject, names: &[String]) {
     for names in names.chunks(50) {
@@ -118,7 +118,7 @@ async fn shared_out_ranges_cover_everything_once() {
         fill(s, &names).await;
         for (prefix, ranges_max) in [("", 8), ("flat/", 4), ("tree/", 3), ("", 1)] {
             let Split { ranges, first } =
-                split_ranges(s.store.as_ref(), &s.key(prefix), ranges_max, 100).await.unwrap();
+                split_ranges(s.store.as_ref(), &s.key(prefix), ranges_max, 100, &Skips::default()).await.unwrap();
             let listed_first = ListRequest { prefix: s.key(prefix), ..ListRequest::default() };
             let listed_first = s.store.list(&listed_first).await.unwrap().objects;
             assert!(first.iter().all(|page| ranges.len() == 1 && listed_first.starts_with(&page.objects)));

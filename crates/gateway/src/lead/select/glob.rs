@@ -1,88 +1,65 @@
-//! Globs of rules, and the folders below which they match.
+//! One glob of a rule, with the meaning that it has in `.gitignore`.
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use super::wildmatch::{Reached, Token, compile, is_match};
 
-/// Compiles a user's `glob`; see [`Selector::new`](super::Selector::new).
-pub(super) fn build_glob(glob: &str) -> Result<Glob, globset::Error> {
-    build_whole(&whole_name_glob(glob))
-}
-
-pub(super) fn build_whole(glob: &str) -> Result<Glob, globset::Error> {
-    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
-}
-
-/// Returns false only if this glob for whole names matches no name that begins with `folder`, and no parent folder of
-/// one.
-pub(super) fn may_match_below(glob: &str, folder: &str) -> bool {
-    let literal = &glob[..glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len())];
-    literal.starts_with(folder) || folder.starts_with(literal)
-}
-
-/// The folders below which a glob for whole names matches everything.
+/// A compiled glob.
 #[derive(Clone, Debug)]
-pub(super) struct Coverage {
-    is_everything: bool,
-    folders: Vec<GlobMatcher>,
+pub(super) struct Glob {
+    /// A glob without `/`, except at its end, is compared with the last part of a name only.
+    is_name: bool,
+    folders_only: bool,
+    /// The beginning without wildcards.
+    literal: Vec<u8>,
+    /// What follows. Git treats it as a glob of its own: a `**` at its start is at the start of a part.
+    rest: Vec<Token>,
 }
 
-impl Coverage {
-    pub(super) fn of(glob: &str) -> Self {
-        let above = [Some(glob), glob.strip_suffix("/**")].into_iter().flatten();
-        let folders = above.filter_map(|above| build_whole(above).ok()).map(|above| above.compile_matcher()).collect();
-        Self { is_everything: ["**", "**/*", "**/**"].contains(&glob), folders }
-    }
-
-    /// Returns true only if the glob matches every name that begins with `folder`, or a parent folder of it.
-    pub(super) fn covers(&self, folder: &str) -> bool {
-        self.is_everything
-            || self.folders.iter().any(|above| folder.match_indices('/').any(|(end, _)| above.is_match(&folder[..end])))
-    }
-}
-
-/// Rewrites a user's `glob` so that it can be matched against whole names; see [`Selector::new`](super::Selector::new).
-fn whole_name_glob(glob: &str) -> String {
-    let anchored = glob.strip_prefix('/');
-    let body = anchored.unwrap_or(glob);
-    let (body, is_folder) = match body.strip_suffix('/') {
-        Some(folder) if !folder.is_empty() => (folder, true),
-        _ => (body, false),
-    };
-    let anywhere = if anchored.is_none() && !body.contains('/') { "**/" } else { "" };
-    // Two stars match any number of folders, also none; a trailing `/` requires one.
-    let is_any_depth = body.rsplit('/').next().is_some_and(|last| last.len() > 1 && last.bytes().all(|c| c == b'*'));
-    let below = match (is_folder, is_any_depth) {
-        (false, _) => "",
-        (true, false) => "/**",
-        (true, true) => "/*/**",
-    };
-    format!("{anywhere}{}{below}", cross_folders(body))
-}
-
-/// Expands `**` within a part, as in `a**.log`. `globset` lets `**` cross folders only where it is a whole part of the
-/// glob; elsewhere the expansion matches either as `*` does, or with folders in between.
-fn cross_folders(glob: &str) -> String {
-    let mut out = String::with_capacity(glob.len() + 8);
-    let mut rest = glob;
-    while let Some(c) = rest.chars().next() {
-        let taken = match c {
-            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-            // A bracket right after the opening one, or after its `!`, is a member of the class.
-            '[' => match rest.char_indices().skip(2).find(|(at, c)| *c == ']' && !rest[1..*at].ends_with(['!', '^'])) {
-                Some((end, _)) => end + 1,
-                None => 1,
-            },
-            '*' => rest.len() - rest.trim_start_matches('*').len(),
-            _ => c.len_utf8(),
+impl Glob {
+    /// Compiles a user's `glob`.
+    ///
+    /// # Errors
+    /// The reason why git never matches it.
+    pub(super) fn new(glob: &str) -> Result<Self, &'static str> {
+        let (body, folders_only) = match glob.strip_suffix('/') {
+            Some(body) => (body, true),
+            None => (glob, false),
         };
-        let (piece, after) = rest.split_at(taken);
-        let is_whole_part = (out.is_empty() || out.ends_with('/')) && (after.is_empty() || after.starts_with('/'));
-        match piece {
-            "*" => out.push('*'),
-            _ if c == '*' && is_whole_part => out.push_str("**"),
-            _ if c == '*' => out.push_str("{*,*/**/*}"),
-            _ => out.push_str(piece),
-        }
-        rest = after;
+        let is_name = !body.contains('/');
+        let body = body.strip_prefix('/').unwrap_or(body);
+        let (literal, rest) = body.split_at(body.find(['*', '?', '[', '\\']).unwrap_or(body.len()));
+        let rest = compile(rest.as_bytes(), !is_name)?;
+        Ok(Self { is_name, folders_only, literal: literal.into(), rest })
     }
-    out
+
+    /// Returns whether the glob matches exactly this entry. The name of a folder has no trailing `/`; a name that ends in
+    /// `/` is the object of an empty folder, an entry without a name in that folder.
+    pub(super) fn is_match(&self, name: &str, is_folder: bool) -> bool {
+        if self.folders_only && !is_folder {
+            return false;
+        }
+        let text = match self.is_name {
+            true => name.rsplit('/').next().unwrap_or(name),
+            false => name,
+        };
+        text.as_bytes().strip_prefix(&self.literal[..]).is_some_and(|text| is_match(&self.rest, text))
+    }
+
+    /// Returns false only if the glob matches no name that begins with `folder`, which is empty or ends in `/`.
+    pub(super) fn may_match_below(&self, folder: &str) -> bool {
+        // A name that is not UTF-8 is known only with these characters in place of some bytes.
+        let is_uncertain = folder.contains(char::REPLACEMENT_CHARACTER);
+        self.is_name
+            || self.literal.starts_with(folder.as_bytes())
+            || self.reached(folder).is_some_and(|reached| is_uncertain || reached.may_go_on())
+    }
+
+    /// Returns true only if the glob matches every entry directly in `folder`, files and folders.
+    pub(super) fn takes_all_entries(&self, folder: &str) -> bool {
+        let folder = if self.is_name { "" } else { folder };
+        !self.folders_only && self.reached(folder).is_some_and(|reached| reached.takes_any_name())
+    }
+
+    fn reached(&self, folder: &str) -> Option<Reached<'_>> {
+        folder.as_bytes().strip_prefix(&self.literal[..]).map(|text| Reached::by(&self.rest, text))
+    }
 }

@@ -15,12 +15,14 @@ pub struct Explanation {
 /// The rule or limit that decided about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// The last rule that matches its name; `position` counts from 1.
+    /// The last rule that matches its name, or that of a folder above it.
     Rule {
         /// Position of the rule, from 1.
         position: usize,
         /// The rule.
         rule: FilterRule,
+        /// The folder that it matches; `None` if it matches the name itself.
+        folder: Option<String>,
     },
     /// The wildcards of the source do not match its name.
     NotWithin,
@@ -41,11 +43,16 @@ pub enum Because {
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rule { position, rule: FilterRule::Include(glob) } => {
-                write!(f, "rule {position}, --include '{glob}', is the last that matches")
-            }
-            Self::Rule { position, rule: FilterRule::Exclude(glob) } => {
-                write!(f, "rule {position}, --exclude '{glob}', is the last that matches")
+            Self::Rule { position, rule, folder } => {
+                let (option, glob) = match rule {
+                    FilterRule::Include(glob) => ("include", glob),
+                    FilterRule::Exclude(glob) => ("exclude", glob),
+                };
+                write!(f, "rule {position}, --{option} '{glob}', ")?;
+                match folder {
+                    None => f.write_str("is the last that matches"),
+                    Some(folder) => write!(f, "{option}s its directory {folder}"),
+                }
             }
             Self::NotWithin => f.write_str("the wildcards of the source do not match it"),
             Self::NoRuleMatches => f.write_str("no rule matches, so it is included by default"),

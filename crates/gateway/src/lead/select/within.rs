@@ -3,10 +3,9 @@
 //! A glob is matched part by part, so that nothing but `**` crosses a `/`. All parts that may come next are followed at
 //! once: the time is (parts of the glob) × (parts of the name), whatever the glob.
 
-use super::glob::build_whole;
 use super::{BadRule, Selector};
 use crate::lead::pages::{NameRange, NameSpan};
-use globset::GlobMatcher;
+use globset::{Glob, GlobBuilder, GlobMatcher};
 use std::borrow::Cow;
 use tradewind_contract::NameGlob;
 
@@ -132,6 +131,10 @@ impl Part {
             _ => Ok(Self::Name(build_whole(&escaped(text))?.compile_matcher())),
         }
     }
+}
+
+fn build_whole(glob: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
 }
 
 /// Follows `name` through the parts. `open[i]` says that part `i` may come next; the last entry is the end of the glob.
