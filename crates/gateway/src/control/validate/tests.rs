@@ -133,7 +133,7 @@ fn faults_of_a_local_program_are_named() {
         ("/lead", Value::Null, "local is a lead but the program does not say lead (the job)"),
         ("/source", Value::Null, "local is a source but the program does not say source (the store to read)"),
         ("/sinks", json!([]), "local is a sink but the program does not say sinks (the stores to write)"),
-        ("/sinks", json!([store("s3://to"), store("s3://too")]), "the job has 1 destinations, the sink 2 stores"),
+        ("/sinks", json!([store("s3://to"), store("s3://too")]), "the job has 1 destination, the sink 2 stores"),
         ("/seal_key_hex", json!("abc"), "seal_key_hex is not a key"),
         ("/lead/targets", json!([]), "0 destinations"),
         ("/lead/delete", json!({}), "delete without compare"),

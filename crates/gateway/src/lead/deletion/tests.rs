@@ -74,7 +74,7 @@ fn a_refusal_names_the_destination_and_says_what_helps() {
     backlog.push(1, &object, Seen::Listed).unwrap();
     let end = SurveyEnd { target_objects: vec![0, 1], extraneous: Some(backlog), ..end_with(0) };
     let refused = refusal(&rules, &end, 0, url).unwrap();
-    assert!(refused.why.contains("1 of the 1 objects in s3://there-1 would be deleted"), "{}", refused.why);
+    assert!(refused.why.contains("1 of the 1 object in s3://there-1 would be deleted"), "{}", refused.why);
     assert!(refused.hint.contains("-y"));
     let limited = Deletion { keys_max: Some(0), ..rules };
     assert!(!refusal(&limited, &end, 0, url).unwrap().hint.contains("-y"), "-y does not raise --max-delete");
