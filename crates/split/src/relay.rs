@@ -235,7 +235,8 @@ fn poll_idle(
     Poll::Pending
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use crate::limits::KEEPALIVE_TIME;
