@@ -192,7 +192,7 @@ def test_fleet_list_shows_when_the_machines_of_a_dead_client_end(journal: FleetJ
         journal.launched(fleet_id, name, "site:a")
         journal.ready(fleet_id, name, lease_s)
     journal.ended(fleet_id, ["ended"])
-    assert "0 of 1 machines alive (leases expire in 1 h 5" in command.run("fleet", "list").stdout
+    assert "0 of 1 machine alive (leases expire in 1 h 5" in command.run("fleet", "list").stdout
     shown = json.loads(command.run("fleet", "list", "--json").stdout)
     assert shown["lease_end_unix_s"] == pytest.approx(time.time() + 7000, abs=60)
     journal.leased(fleet_id, "local", -1.0)

@@ -381,7 +381,7 @@ def test_machines_that_answer_are_ended_even_if_one_that_never_did_cannot_be(wor
     world.provider.ends_refused["sink"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
     world.binary = late_binary(tmp_path, "sink")
     world.provider.inner = make_provider(LOCAL, world.binary, world.journal)
-    with pytest.raises(GatewayError, match="1 of 1 machines may still run: permission"):
+    with pytest.raises(GatewayError, match="1 of 1 machine may still run: permission"):
         world.start(ready_s=3.0)
     assert world.living() == {"sink"} and set(world.meter.living) == {"sink"}
     world.provider.terminate([machine.id for machine in world.provider.machines({})])

@@ -54,7 +54,7 @@ def test_rates_follow_from_windows_and_round_trips() -> None:
         ({"region": []}, "unknown key 'region'"),
         ({"budget_cents": -1}, "budget_cents must be a number, 0 or more, not -1"),
         ({"budget_cents": True}, "budget_cents must be a number"),
-        ({"rtt_ms": [[0.5], [1]]}, "rtt_ms has 2 rows, and there are 1 regions"),
+        ({"rtt_ms": [[0.5], [1]]}, "rtt_ms has 2 rows for 1 region"),
         ({"rtt_ms": [["near"]]}, r"rtt_ms\[0\]: a round-trip time must be a number of milliseconds"),
         ({"flows": [EXAMPLE["flows"][0], EXAMPLE["flows"][0]]}, "the ids of flows must differ"),
         ({"regions": EXAMPLE["regions"] * 2}, "two regions are called 'A'"),

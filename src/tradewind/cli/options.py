@@ -8,7 +8,6 @@ import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from io import StringIO
-from shlex import quote
 from typing import Any
 
 from tradewind.cli.arguments import add_setting, typed
@@ -116,6 +115,12 @@ def _read_text(path: str, hint: str) -> str:
         raise UsageError(f"{path}: not UTF-8", hint=hint) from None
 
 
+def _in_shell(option: str, path: str) -> str:
+    from shlex import quote  # Needed for few errors, and slow to import.
+
+    return f"{option} {quote(path)}"
+
+
 def read_rules(path: str) -> list[FilterRule]:
     """Return the rules of a file, `+ GLOB` or `- GLOB`, in order; skip empty lines and comments. Raises UsageError."""
     rules = []
@@ -127,7 +132,7 @@ def read_rules(path: str) -> list[FilterRule]:
         if sign not in ("+", "-") or not glob.strip():
             raise UsageError(
                 f"{path}:{number}: neither `+ GLOB` nor `- GLOB`: {text}",
-                hint=f"a file in the syntax of .gitignore is read with --exclude-from {quote(path)}",
+                hint=f"a file in the syntax of .gitignore is read with {_in_shell('--exclude-from', path)}",
             )
         rules.append(FilterRule("include" if sign == "+" else "exclude", glob.strip()))
     if not rules:
@@ -149,7 +154,7 @@ def read_ignore_file(path: str) -> list[FilterRule]:
     if lines and all(line.startswith(("+ ", "- ")) for line in lines):
         raise UsageError(
             f"{path}: rules with + and - are not in the syntax of .gitignore",
-            hint=f"read the file with --filter-from {quote(path)}",
+            hint=f"read the file with {_in_shell('--filter-from', path)}",
         )
     rules = []
     for line in map(_without_trailing_spaces, lines):

@@ -39,7 +39,7 @@ STOP_S = 10.0
 #: Maximum length of the readiness line.
 READY_BYTES_MAX = 1 << 20
 #: Exit code of the emulator on a host that has no TUN device or does not let us use it.
-EXIT_UNAVAILABLE = 10
+EXIT_UNAVAILABLE = 11
 
 
 def find_emulator() -> str:

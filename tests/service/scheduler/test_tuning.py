@@ -136,7 +136,7 @@ def test_it_falls_while_runs_fail_and_rises_again() -> None:
     busy = BusyLink(lambda jobs: 0.1 * jobs)
     failing = [busy.interval(failure="transient") for _ in range(8)]
     assert failing == sorted(failing, reverse=True) and failing[-1] == 1
-    assert busy.reasons[0] == "16 → 8 jobs: 1 of 1 runs failed (transient)"
+    assert busy.reasons[0] == "16 → 8 jobs: 1 of 1 run failed (transient)"
     better = [busy.interval() for _ in range(40)]
     assert better == sorted(better) and better[-1] > JOBS_START
 
