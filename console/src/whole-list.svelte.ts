@@ -2,7 +2,7 @@
 
 import { Problem, request } from "./api";
 
-/** How often a change is tried again because somebody else has changed the list meanwhile. */
+/** Attempts at a change while somebody else changes the list. */
 const TRIES = 3;
 const CHANGED = 412;
 

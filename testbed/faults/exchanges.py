@@ -1,4 +1,4 @@
-"""What every server with faults keeps: its rules, the record of its exchanges, and its open connections."""
+"""The base of servers with faults: rules, a record of exchanges, and open connections."""
 
 from __future__ import annotations
 

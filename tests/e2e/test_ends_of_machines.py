@@ -1,4 +1,4 @@
-"""What a transfer says of its machines at its end: that nothing is left, what is left, or that they may still run."""
+"""Lines of a transfer about its machines at its end: that nothing is left, what is left, or that they may still run."""
 
 from __future__ import annotations
 

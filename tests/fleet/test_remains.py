@@ -1,4 +1,4 @@
-"""What is left of a fleet after its end, and what the user is told about it."""
+"""Remains of a fleet after its end, and the lines about them."""
 
 from __future__ import annotations
 

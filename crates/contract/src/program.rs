@@ -24,7 +24,7 @@ pub struct Version {
     pub notice: Option<TakingBack>,
 }
 
-/// What a gateway knows of the cloud's plan to take its machine back.
+/// The cloud's notice that it takes the gateway's machine back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakingBack {

@@ -35,7 +35,7 @@ enum Rated {
 struct Counts {
     limits: Limits,
     open: usize,
-    /// Of the open connections, those of strangers.
+    /// Open connections of strangers.
     strangers: usize,
     by_key: HashMap<Key, usize>,
     /// Accepts that are still possible now, at most those of one second.

@@ -1,4 +1,4 @@
-//! Whether a store lists in the byte order of the keys, and the keys that a listing in that order can skip.
+//! The order in which a store lists its keys, and the keys that a listing in byte order can skip.
 //!
 //! Some compatible servers list folder by folder: `a/x` before `a.txt`, whose bytes are smaller. A listing that skipped
 //! the rest of `a/` there, by a start key, would lose `a.txt`. So an unknown server counts as ordered only after it has
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// After all keys of a directory: a character that compares greater than all that keys have in practice.
 const LAST: char = '\u{10FFFD}';
 
-/// What is known of a store's order.
+/// Knowledge of a store's order.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
     is_by_bytes: AtomicBool,

@@ -211,7 +211,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     # Otherwise the jobs of this state folder would be charged until the leases of their machines must have expired.
-    # What is left of them is part of what is left everywhere.
+    # Their remains are among those of all places.
     ends = (replace(end, remains=None) for end in fleets.end_abandoned())
     closed = [end for end in ends if end.error or end.unbooked or end.machines]
     code = max(code, _report_ends(args, closed))

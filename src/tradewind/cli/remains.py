@@ -1,4 +1,4 @@
-"""What is left of the machines of a job, in lines."""
+"""Lines about the remains of the machines of a job."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class FoundLeftover:
 
     @property
     def is_owned(self) -> bool:
-        """Whether its owner lives, or may live on another host. A firewall rule, for example, precedes its machines."""
+        """True if its owner lives, or may live on another host. A firewall rule, for example, precedes its machines."""
         return not _has_no_owner(self.leftover)
 
     def __str__(self) -> str:

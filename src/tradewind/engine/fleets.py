@@ -77,7 +77,7 @@ class FleetEnd:
     receipt: WarmReceipt | None = None
     is_kept: bool = False
     remains: Remains | None = None
-    """What is left of it; None if its machines cannot leave anything, or it is kept."""
+    """Remains of the fleet; None if its machines cannot leave anything, or it is kept."""
     usd: float | None = None
     """Cost of its machines for its job, by list prices; None if nobody counted it, or a living command still does.
     """

@@ -117,7 +117,7 @@ class Job:
 
     @property
     def remains(self) -> list[Remains]:
-        """What was left of the machines of its latest run, as it was found at their end. Raises StateError."""
+        """Remains of the machines of its latest run, as found at their end. Raises StateError."""
         from tradewind.engine.remains import latest_remains
 
         return latest_remains(self._control.store.database, self.id)

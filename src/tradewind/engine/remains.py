@@ -1,4 +1,4 @@
-"""What is left of the machines of a job, from its record, and in words."""
+"""Remains of the machines of a job, from its record, and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the end of machines is retried while a provider throttles or does not answer."""
+"""Retries of the end of machines while a provider throttles or does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HURRIED_S = 2.0
 #: The waits between retries double from the first to the last [s].
 RETRY_WAIT_S, RETRY_WAIT_S_MAX = 0.5, 10.0
 DOUBLINGS_MAX = 16
-#: The user is told about an outage that is longer than this [s].
+#: A longer outage is reported to the user [s].
 SAID_AFTER_S = 4.0
 
 

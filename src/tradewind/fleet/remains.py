@@ -1,4 +1,4 @@
-"""What a provider still has of a fleet that was ended: nothing, or resources that cost money or are clutter."""
+"""Remains of an ended fleet at its provider: nothing, or resources that cost money or are clutter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKS_MAX, LOOK_WAIT_S = 3, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is left of a fleet. `looked_for` are kinds of resources, in words; `left` is each that was found, in words.
+    """Remains of a fleet. `looked_for` are kinds of resources, in words; `left` is each that was found, in words.
 
     `error` says why it is not known.
     """

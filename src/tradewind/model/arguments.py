@@ -1,4 +1,4 @@
-"""What callers in Python write for each option of the command line, for the messages of errors."""
+"""Arguments of Python by option of the command line, for the messages of errors."""
 
 from __future__ import annotations
 

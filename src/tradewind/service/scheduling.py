@@ -116,7 +116,7 @@ class ServiceScheduler:
         self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
         #: Connections of the jobs that were read last which have written, as tenant and name.
         self._proven: set[tuple[str, str]] = set()
-        #: What the latest runs of jobs that have just ended or failed were charged [USD].
+        #: Charges of the latest runs of jobs that have just ended or failed [USD].
         self._spent_usd: dict[str, float] = {}
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []

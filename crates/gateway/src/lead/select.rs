@@ -24,7 +24,7 @@ pub struct Selector {
     filter: ObjectFilter,
 }
 
-/// What happens to a name that no rule matches.
+/// The fate of a name that no rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unmatched {
     Included,

@@ -10,7 +10,7 @@ pub(super) struct Glob {
     folders_only: bool,
     /// The beginning without wildcards.
     literal: Vec<u8>,
-    /// What follows. Git treats it as a glob of its own: a `**` at its start is at the start of a part.
+    /// The rest. Git treats it as a glob of its own: a `**` at its start is at the start of a part.
     rest: Vec<Token>,
 }
 

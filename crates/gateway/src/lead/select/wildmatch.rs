@@ -17,7 +17,7 @@ pub(super) enum Token {
     Star,
     /// `**/` at the start of a part: any number of folders, none only if `or_none`. Git does not allow none for `**\/`.
     Folders {
-        /// Whether no folder is enough.
+        /// True if no folder is enough.
         or_none: bool,
     },
     /// `**` as the last part: everything.
@@ -184,7 +184,7 @@ pub(super) fn is_match(tokens: &[Token], text: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Reached<'a> {
     tokens: &'a [Token],
-    /// Whether token `i` may come next; the last entry is the end of the glob.
+    /// True at `i` if token `i` may come next; the last entry is the end of the glob.
     open: Vec<bool>,
 }
 
