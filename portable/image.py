@@ -15,12 +15,13 @@ import sys
 import tarfile
 from hashlib import sha256
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 from portable.static import PROCESSORS, PROGRAM, ROOT
 from portable.toolchain import BuildError
 
-__all__ = ["ARCHITECTURES", "write_image"]
+__all__ = ["ARCHITECTURES", "project_version", "write_image"]
 
 #: The names of Go, which OCI uses, by processor.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -119,17 +120,20 @@ def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
+def project_version() -> str:
+    """Return Tradewind's version, for which it need not be installed."""
+    return str(run_path(str(ROOT / "src" / "tradewind" / "_version.py"))["__version__"])
+
+
 def main() -> int:
     """Write the image of the programs in `dist/`."""
-    from tradewind._version import __version__
-
     dist = ROOT / "dist"
     wanted = {processor: dist / f"{PROGRAM}-{processor}" for processor in PROCESSORS}
     programs = {processor: path for processor, path in wanted.items() if path.exists()}
     try:
         if not programs:
             raise BuildError("dist/ has no program", "run make static")
-        digest = write_image(programs, __version__, dist / IMAGE)
+        digest = write_image(programs, project_version(), dist / IMAGE)
     except BuildError as error:
         print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
         return 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 
 from portable.image import write_image
+from portable.static import ROOT
+from tradewind._version import __version__
 
 VERSION = "1.2.3"
 
@@ -83,3 +87,10 @@ def test_equal_programs_give_equal_images_and_another_program_another_digest(
     assert (tmp_path / "again.tar").read_bytes() == (tmp_path / "first.tar").read_bytes()
     programs["aarch64"].write_bytes(b"changed")
     assert write_image(programs, VERSION, tmp_path / "other.tar") != first
+
+
+def test_the_version_is_known_where_tradewind_is_not_installed() -> None:
+    """As in a new checkout, where `make image` needs nothing but the tools of the build."""
+    words = [sys.executable, "-S", "-c", "from portable.image import project_version; print(project_version())"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={})
+    assert done.stdout.strip() == __version__, done.stderr
