@@ -15,7 +15,7 @@ from portable.toolchain import BuildError, emulator
 WAIT_S = 200
 OBJECTS = 20
 #: Sizes with which a transfer lasts long enough for a relay to be killed during it.
-OBJECT_BYTES, OBJECT_BYTES_EMULATED = 25_000_000, 3_000_000
+OBJECT_BYTES, OBJECT_BYTES_EMULATED = 75_000_000, 8_000_000
 
 
 @pytest.mark.slow
