@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
@@ -14,7 +15,7 @@ from testbed.faults.rules import Action, Exchange, Request, Rule
 Server = TypeVar("Server", bound="FaultyServer")
 
 
-class FaultyServer:
+class FaultyServer(ABC):
     """The base of servers with faults. Use them as context managers."""
 
     def __init__(self) -> None:
@@ -32,9 +33,9 @@ class FaultyServer:
     ) -> None:
         self.stop()
 
+    @abstractmethod
     def stop(self) -> None:
         """Close the port and every connection."""
-        raise NotImplementedError
 
     def add(self, rule: Rule) -> Rule:
         """Append a rule. Of the rules that match a request, the first acts."""

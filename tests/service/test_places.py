@@ -80,7 +80,7 @@ def test_a_tenant_never_reaches_the_part_of_another(by_tenant: ServiceSettings, 
 
 
 def test_a_folder_of_a_tenant_that_is_a_link_is_not_followed(by_tenant: ServiceSettings, tmp_path: Path) -> None:
-    """Whoever may replace the folder could lead to that of another tenant."""
+    """The link could lead to the folder of another tenant."""
     with pytest.raises(UsageError, match="not below an allowed folder"):
         allowed_place(f"{tmp_path}/data/tied/x", by_tenant, "tied")
 

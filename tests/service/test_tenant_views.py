@@ -1,4 +1,4 @@
-"""What a tenant learns of the whole service: coarse figures of the market, and no numbers that count all tenants."""
+"""Tenants learn coarse figures of the market, and no numbers that count all tenants."""
 
 from collections.abc import Iterator
 from contextlib import closing
