@@ -49,7 +49,7 @@ def test_a_gateway_that_stands_still_does_not_count_as_alive(tmp_path: Path) -> 
     signs.mkdir()
 
     def is_alive() -> bool:
-        words = [signs / "gateway", "alive", signs]
+        words = [str(signs / "gateway"), "alive", str(signs)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or "error: the gateway has stood still for" in done.stderr, done.stderr
         return done.returncode == 0
