@@ -7,6 +7,7 @@ from tradewind.engine.acceleration_course import (
     BLOCKED_S,
     DRAIN_S,
     HOME_LOOKS_MAX,
+    LEAVE_S,
     LIVING_EVERY_S,
     RESERVE_S,
     Answer,
@@ -18,6 +19,7 @@ from tradewind.engine.acceleration_course import (
     EndAsked,
     Finished,
     Grow,
+    Leaving,
     Looked,
     Place,
     Replace,
@@ -113,6 +115,17 @@ def test_a_proxy_that_nothing_can_connect_to_gets_a_few_other_machines() -> None
         now_s += 100 * BLOCKED_S
         assert course.handle(blocked, now_s) == asked, "the network may be at fault"
         course.handle(Finished(), now_s)
+
+
+def test_a_machine_that_the_cloud_takes_back_is_replaced_when_its_connections_have_ended() -> None:
+    for leaving in (Leaving("a", 90.0, is_drained=True), Leaving("a", LEAVE_S)):
+        course = Course(0.0)
+        assert course.handle(Looked(900.0, leaving=(Leaving("a", 90.0),)), 0.0) == [], "connections are open"
+        said, replaced = course.handle(Looked(900.0, leaving=(leaving,)), 1.0)
+        assert isinstance(said, Say) and "the cloud takes its present one back" in said.line
+        assert (replaced, course.replacing) == (Replace("a"), "a")
+        assert course.handle(Looked(900.0, leaving=(leaving,)), 2.0) == [], "one change at a time"
+        assert course.handle(Finished(), 3.0) == [Rewire("a"), Say("proxy a has a new machine")]
 
 
 def test_a_proxy_that_can_be_reached_again_keeps_its_machine() -> None:

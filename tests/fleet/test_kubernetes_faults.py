@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from tradewind.fleet.provider import CallRefused, Machine, Provider, Quota, Refu
 
 pytestmark = pytest.mark.slow
 LOST_NODE_S = 120.0
+FROZEN_S = 120.0
+"""Time after which a frozen gateway must have ended, on a busy host."""
 
 
 @pytest.fixture
@@ -214,6 +218,33 @@ def test_a_deleted_pod_is_the_end_of_its_machine(stage: Stage) -> None:
     assert host is not None and host.ending(10.0)
     wait_until(lambda: "Failed" in stage.kubectl("get", "jobs", "-o", "jsonpath={.items[*].status.conditions[*].type}"))
     assert stage.kubectl("get", "jobs", "-o", "jsonpath={.items[*].status.failed}") == "1"
+
+
+def process_of(pod: str) -> int:
+    """Return the id, on this host, of the gateway that runs in a pod."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words, variables = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+        except OSError:
+            continue  # It has just ended.
+        if b"\0serve\0" in words and f"HOSTNAME={pod}".encode() in variables.split(b"\0"):
+            return int(folder.name)
+    raise AssertionError(f"no gateway runs in {pod}")
+
+
+def test_a_frozen_gateway_is_ended_and_its_neighbour_lives(stage: Stage) -> None:
+    """Nobody has to renew or list anything for that: the owner may be gone."""
+    provider = stage.provider()
+    frozen, _ = launched(stage, provider, "one"), launched(stage, provider, "two")
+    job = frozen.id.rpartition("/")[2]
+    pod = stage.kubectl("get", "pods", "-l", f"batch.kubernetes.io/job-name={job}", "-o", "name").strip()
+    os.kill(process_of(pod.removeprefix("pod/")), signal.SIGSTOP)
+    wait_until(lambda: [machine.name for machine in living(provider, "faults")] == ["two"], FROZEN_S)
+    host = provider.host(frozen)
+    assert host is not None and "as a gateway that stands still is killed" in (host.ending(10.0) or "")
+    failed = "jsonpath={.status.conditions[?(@.type=='Failed')].status}"
+    wait_until(lambda: stage.kubectl("get", "job", job, "-o", failed) == "True")
+    assert "the gateway has stood still for" in stage.kubectl("get", "events", "-o", "jsonpath={.items[*].message}")
 
 
 def test_a_deadline_ends_a_machine_and_is_named(stage: Stage) -> None:

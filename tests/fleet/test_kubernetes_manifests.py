@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from tradewind.fleet.kubernetes.machines import Found
 from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
 from tradewind.fleet.kubernetes.policy import policy
 from tradewind.fleet.provider import LaunchOrder, Lease
 from tradewind.model.kubernetes import KubeCluster, Toleration
 
 yaml = pytest.importorskip("yaml", reason="the client of Kubernetes, which has a reader of YAML, is not installed")
+SILENCE_S = 30
+"""`SILENCE_MAX` of the gateway."""
 CLUSTER = KubeCluster("c", "site:a", "image:1", "transfers")
 
 
@@ -47,6 +50,36 @@ def test_a_pod_has_no_rights() -> None:
     pod = pod_of(CLUSTER)
     assert pod["automountServiceAccountToken"] is False and pod["securityContext"]["runAsNonRoot"] is True
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_gateway_that_stands_still_is_killed_in_about_a_minute_and_a_busy_one_is_not() -> None:
+    pod = pod_of(CLUSTER)
+    (container,) = pod["containers"]
+    probe, args = container["livenessProbe"], container["args"]
+    folder = args[args.index("--alive-dir") + 1]
+    assert probe["exec"]["command"] == [f"{folder}/gateway", "alive", folder]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["mountPath"] == folder)
+    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == mount["name"])
+    assert volume["emptyDir"]["medium"] == "Memory"  # A disk that hangs would look like a gateway that does.
+    assert pod["restartPolicy"] == "Never"  # Otherwise a killed gateway would start again, without a valid token.
+    checks_s = probe["periodSeconds"] * probe["failureThreshold"]
+    assert SILENCE_S + checks_s + pod["terminationGracePeriodSeconds"] <= 90
+    # It may be late by this, and a busy node may take as long to start three checks in a row.
+    assert SILENCE_S + checks_s - probe["periodSeconds"] >= 45
+    assert probe["timeoutSeconds"] * probe["failureThreshold"] >= 60
+
+
+def test_the_end_of_a_killed_gateway_is_not_explained_by_its_log() -> None:
+    def ending(code: int, reason: str) -> str | None:
+        ended = {"exitCode": code, "reason": reason, "message": '{"control": "0.0.0.0:1"}'}
+        pod = {"metadata": {}, "status": {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}}
+        return Found("one", {"metadata": {}}, pod).ending()
+
+    assert ending(137, "Error") == (
+        "its process was killed, as a gateway that stands still is killed after a minute (Error, exit code 137)"
+    )
+    assert ending(1, "Error") == '{"control": "0.0.0.0:1"} (Error, exit code 1)'
+    assert ending(137, "OOMKilled") == '{"control": "0.0.0.0:1"} (OOMKilled, exit code 137)'
 
 
 def test_a_service_account_gives_a_pod_a_workload_identity_and_no_access_to_the_cluster() -> None:

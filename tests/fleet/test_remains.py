@@ -12,7 +12,7 @@ from tradewind.engine.remains import remains_lines
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Leftover, Refusal
 from tradewind.fleet.providers.mixed import FleetMember, MixedProvider
-from tradewind.fleet.remains import Look, Remains, look_for_remains
+from tradewind.fleet.remains import Look, Remains, lines_after_failure, look_for_remains
 from tradewind.model.latch import Latch
 
 FLEET = "20261126-120000-00000001"
@@ -119,3 +119,20 @@ def test_the_fleets_of_one_run_share_a_line() -> None:
     left = Remains("three", ("machines",), ("disk d-1",))
     assert remains_lines([*clean, left]) == ["disk d-1 of fleet three is left; `tradewind fleet down three` removes it"]
     assert remains_lines([]) == []
+
+
+def test_after_a_failed_start_what_was_made_is_said() -> None:
+    removed = look(Accounting([GROUP]))
+    assert removed is not None and lines_after_failure(removed) == [
+        f"fleet {FLEET} did not start; removed what its provider had made: security group r/sg-1"
+    ]
+    many = Remains("f", removed=("disk 1", "disk 2", "disk 3", "disk 4", "disk 5"))
+    assert lines_after_failure(many)[0].endswith(": disk 1, disk 2, disk 3 and 2 more")
+    left = look(Accounting([GROUP], stubborn=5))
+    assert left is not None and lines_after_failure(left) == [
+        f"fleet {FLEET} did not start, and left security group r/sg-1; `tradewind fleet down {FLEET}` removes it"
+    ]
+    assert lines_after_failure(Remains("f", error="503")) == [
+        "fleet f did not start, and what it left is unknown: 503; `tradewind fleet sweep` looks again"
+    ]
+    assert lines_after_failure(Remains("f", ("machines",))) == []

@@ -43,6 +43,35 @@ def test_a_silent_gateway_is_lost_and_its_reader_does_not_hang(
         os.kill(local.pid, signal.SIGCONT)
 
 
+def test_a_gateway_that_stands_still_does_not_count_as_alive(tmp_path: Path) -> None:
+    """The supervisor of an image without a shell runs the program that the gateway has linked."""
+    signs = tmp_path / "alive"
+    signs.mkdir()
+
+    def is_alive() -> bool:
+        words = [str(signs / "gateway"), "alive", str(signs)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 or "error: the gateway has stood still for" in done.stderr, done.stderr
+        return done.returncode == 0
+
+    arguments = ["--control", f"unix:{tmp_path}/s", "--alive-dir", str(signs)]
+    process = GatewayProcess(BINARY, "local", arguments, str(tmp_path / "log"))
+    try:
+        process.wait_ready()
+        assert is_alive()
+        os.kill(process.pid, signal.SIGSTOP)
+        last_s = float((signs / "uptime").read_text())
+        (signs / "uptime").write_text(f"{max(0.0, last_s - 60):020.2f}\n")
+        assert not is_alive()
+        os.kill(process.pid, signal.SIGCONT)
+        deadline_s = time.monotonic() + 30
+        while not is_alive():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+    finally:
+        process.stop()
+
+
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[FleetOwner]:
     folder = tmp_path / "fleet"

@@ -2,7 +2,7 @@
 
 use crate::limits::{BLOCKING_THREADS_MAX, IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
 use crate::program::{Environment, NodeRunner};
-use crate::{identity, owner, schema, serve, split, task};
+use crate::{alive, identity, owner, schema, serve, split, task};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +42,12 @@ enum Command {
         /// Also write the CA's private key, so that gateways can be added later
         #[arg(long)]
         keep_ca: bool,
+    },
+    /// Exit with 0 if the gateway of `serve --alive-dir DIR` works, and with 1 if it has stood still for 30 s
+    Alive {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
     },
     /// Print the JSON schema of the contract
     Schema,
@@ -97,6 +103,10 @@ pub fn main() -> ExitCode {
                 Err(error) => fail(&error, error.hint()),
             }
         }
+        Command::Alive { dir } => match alive::check(&dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, "a gateway that was stopped works again when it is continued (SIGCONT)"),
+        },
         Command::Schema => print(&schema::text()),
         Command::Split { config } => run_split(&config, cli.workers),
         Command::Task { file } => run_task(file.as_deref(), cli.workers),

@@ -7,6 +7,7 @@
 //! beside the client that grants it and carries control. [`failure`] maps errors to names, outcomes and exit codes.
 //! [`retry`] limits requests to stores, and [`drain`] limits how long work continues after a stop.
 
+mod alive;
 pub mod attributes;
 pub mod background;
 pub mod command_line;

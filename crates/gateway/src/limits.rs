@@ -103,6 +103,10 @@ pub const NOTICE_S_MAX: u32 = 3_600;
 pub const DRAIN_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(8);
 /// After that, open answers (the last events) have this long to be read.
 pub const CONNECTIONS_AT_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// With `--alive-dir`, a gateway gives a sign of life this often.
+pub const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// A gateway that has given no sign for longer does not count as alive.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The owner asks a gateway this often whether the cloud takes its machine back.
 pub const NOTICE_PAUSE: Duration = Duration::from_secs(2);

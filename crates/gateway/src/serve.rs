@@ -7,6 +7,7 @@
 //! lease expires (`--lease-s`: nobody renewed it), or shortly before the cloud takes its machine back (`--notice-s`). The node is then drained, the last events are read, and the socket
 //! file is removed. A second signal ends the process at once.
 
+use crate::alive::SignsOfLife;
 use crate::control::gateway::{Equipment, Gateway};
 use crate::control::lease::{self, Lease};
 use crate::control::notice::Notice;
@@ -63,6 +64,9 @@ pub struct ServeArgs {
     /// Write the uptime at which the lease expires to this file, for a timer that ends the machine
     #[arg(long, value_name = "FILE", requires = "lease_s")]
     pub lease_file: Option<PathBuf>,
+    /// Give signs of life in this folder, which must be in memory, for `alive`
+    #[arg(long, value_name = "DIR")]
+    pub alive_dir: Option<PathBuf>,
     /// Let a split proxy raise the machine's maxima of TCP buffers, as root; they stay until the machine reboots
     #[arg(long)]
     pub raise_tcp_buffers: bool,
@@ -168,6 +172,7 @@ pub struct Bound {
     exit_with_stdin: bool,
     lease: Option<LeaseArgs>,
     notice_s: Option<u32>,
+    signs: Option<SignsOfLife>,
 }
 
 /// The lease of the command line. It starts when the gateway serves.
@@ -266,7 +271,8 @@ impl Bound {
             args.booted_s.map(|at| lease::uptime().map(|now| Instant::now().checked_sub(now.saturating_sub(at))));
         let equipment = Equipment { booted: booted.transpose()?.flatten(), ..equipment };
         let (exit_with_stdin, notice_s) = (args.exit_with_stdin, args.notice_s);
-        Ok(Self { control, equipment, controllers, exit_with_stdin, lease: LeaseArgs::of(args), notice_s })
+        let signs = args.alive_dir.as_deref().map(SignsOfLife::new).transpose()?;
+        Ok(Self { control, equipment, controllers, exit_with_stdin, lease: LeaseArgs::of(args), notice_s, signs })
     }
 
     fn joining(document: &Join, args: &ServeArgs) -> Result<Self, ServeError> {
@@ -309,7 +315,9 @@ impl Bound {
     /// # Errors
     /// The system refused signal handlers or sockets, or the gateway could not join its fleet.
     pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
-        let Self { control, equipment, controllers, exit_with_stdin, lease, notice_s } = self;
+        let Self { control, equipment, controllers, exit_with_stdin, lease, notice_s, signs } = self;
+        // It ends with the runtime.
+        let _giving = signs.map(|signs| tokio::spawn(signs.keep_giving()));
         let mut endings = Endings::new(exit_with_stdin)?;
         let lease = lease.map(LeaseArgs::begin).transpose()?;
         let notice = notice_s.map(|given_s| Notice::new(Duration::from_secs(given_s.into()))).transpose()?;

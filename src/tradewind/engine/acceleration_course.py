@@ -17,6 +17,7 @@ __all__ = [
     "BLOCKED_S",
     "DRAIN_S",
     "HOME_LOOKS_MAX",
+    "LEAVE_S",
     "LIVING_EVERY_S",
     "RESERVE_S",
     "Action",
@@ -30,6 +31,7 @@ __all__ = [
     "Event",
     "Finished",
     "Grow",
+    "Leaving",
     "Looked",
     "Place",
     "Replace",
@@ -50,6 +52,9 @@ LIVING_EVERY_S = 5.0
 #: Time after which a proxy that answers, but to which its neighbours cannot connect, gets another machine. It doubles
 #: with each such machine. After the last one the proxy stays as it is: the network may be at fault.
 BLOCKED_S, BLOCKED_REPLACEMENTS_MAX = 30.0, 3
+#: A proxy whose machine the cloud takes back gets another one when its connections have ended, at the latest this long
+#: before the machine works no more: its gateway drains by itself then.
+LEAVE_S = 5.0
 #: Consecutive looks at the proxy of this machine that may fail while its process lives: a busy host answers late.
 HOME_LOOKS_MAX = 12
 
@@ -57,11 +62,20 @@ Step = Literal["steady", "placing", "growing", "switching", "draining", "shrinki
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """A proxy whose machine the cloud takes back: the time for which it still works, and whether nothing is open."""
+
+    name: str
+    left_s: float
+    is_drained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
     """A look at everything. `left_s` is the time that the ceiling leaves, `home` why the proxy at home did not answer.
 
     `unhealthy` are the proxies that get no new connections, and `blocked` those of them that answer, but to which their
-    neighbours cannot connect. `drained` is true if no connection is open at home.
+    neighbours cannot connect. `drained` is true if no connection is open at home. The cloud takes back `leaving`.
     """
 
     left_s: float
@@ -72,6 +86,7 @@ class Looked:
     drained: bool = False
     unhealthy: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    leaving: tuple[Leaving, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +146,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Start a machine in place of a dead one, or of one that nothing can connect to."""
+    """Start a machine in place of a dead one, of one that nothing can connect to, or of one that leaves."""
 
     name: str
 
@@ -226,6 +241,11 @@ class Course:
         if wish is not None:
             self.wish, self.step, self._error = wish.number, "placing", None
             return [Place(wish.flows)]
+        for leaving in tick.leaving:
+            if leaving.is_drained or leaving.left_s <= LEAVE_S:
+                self.step, self.replacing = "replacing", leaving.name
+                line = f"proxy {leaving.name} gets another machine: the cloud takes its present one back"
+                return [Say(line), Replace(leaving.name)]
         if (name := self._blocked_for_long(now_s)) is not None:
             self.step, self.replacing = "replacing", name
             self._unblocked[name] = self._unblocked.get(name, 0) + 1

@@ -36,6 +36,7 @@ from tradewind.engine.acceleration_course import (
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_kernels import ProxyKernel, kernels_of, slower_line, with_kernels
+from tradewind.engine.acceleration_leaving import TAKEN_BACK, LeavingProxies
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.acceleration_pools import pools_of
 from tradewind.engine.acceleration_proxies import proxy_state
@@ -115,6 +116,7 @@ class Acceleration:
         self._kernels: dict[str, ProxyKernel] = {}
         self._renewed_s: dict[str, float] = {}
         self._slower: str | None = None
+        self._taken_back = LeavingProxies(self._ask_leaving)
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
         self._answered = 0 if former is None else former.wish
@@ -263,12 +265,13 @@ class Acceleration:
         assert self._gateways is not None
         found = self._gateways.look_at((HOME, *{**self._leaving, **self._placed.regions}))
         before = dict(self._health.unhealthy)
-        blocked = self._blocked(found)
+        blocked, now_s = self._blocked(found), time.monotonic()
+        taken_back = dict.fromkeys(self._taken_back.look(now_s), TAKEN_BACK)
         for name, status in found.items():
             if not isinstance(status, str):
                 self._see(name, status)
             if name in self._placed.regions and name in self._addresses:
-                self._health.look(name, _failure(status) or blocked.get(name))
+                self._health.look(name, _failure(status) or blocked.get(name) or taken_back.get(name))
         self._meter.tick()
         self._count_flows()
         self._report_health(before)
@@ -283,7 +286,11 @@ class Acceleration:
             not isinstance(home, str) and home.state == "ended",
             tuple(self._health.unhealthy),
             tuple(name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None),
+            self._taken_back.of(self._placed.regions, found, [path for path, _ in self._paths.values()], now_s),
         )
+
+    def _ask_leaving(self) -> dict[str, float]:
+        return {} if self._gateways is None else self._gateways.fleet.leaving()
 
     def _blocked(self, found: Mapping[str, SplitStatus | str]) -> dict[str, str]:
         """Return the proxies to which their neighbours cannot connect, and why."""
@@ -413,6 +420,7 @@ class Acceleration:
         """Forget what the former machine of a proxy said."""
         self._health.fresh(name)
         self._renewed_s[name] = time.monotonic()
+        self._taken_back.renewed(name)
         self._statuses.pop(name, None)
         self._kernels.pop(name, None)
         self._meter.renewed(name)

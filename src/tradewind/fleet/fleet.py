@@ -114,9 +114,26 @@ class Fleet:
         try:
             self._start()
             self._is_kept = self._keeper is not None
-        except BaseException:
+        except BaseException as error:
             self.close(grace_s=0.0)
+            if isinstance(error, Exception):
+                self._sweep_failed_start()
             raise
+
+    def _sweep_failed_start(self) -> None:
+        """Remove what the provider has made of a fleet that did not start, although it may have answered with an error.
+
+        That may be listed only `settles_s` after the last launch.
+        """
+        from tradewind.fleet.remains import lines_after_failure
+
+        launched_s = self._launcher.launched_s
+        if launched_s is not None:
+            self._hurried.wait(max(0.0, launched_s + self._provider.settles_s - time.monotonic()))
+        look = self.look_for_remains()
+        if look is not None and (remains := look.result()) is not None:
+            for line in lines_after_failure(remains):
+                self._report(line)
 
     def _make_keeper(self) -> Keeper | None:
         keeping = self._settings.keeping

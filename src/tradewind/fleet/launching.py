@@ -91,7 +91,13 @@ class Launcher:
     """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
     unwanted: set[str] = field(default_factory=set)
     """Machines that were launched when they were no longer wanted, and ended at once: they are billed for that time."""
-    ever_launched: bool = False
+    launched_s: float | None = None
+    """Monotonic time at which the latest launch was answered, or given up; None before the first."""
+
+    @property
+    def ever_launched(self) -> bool:
+        """True once a launch was begun."""
+        return self.launched_s is not None
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Iterator[tuple[LaunchOrder, Machine]]:
         """Yield each machine when it is launched, with its last order.
@@ -108,7 +114,7 @@ class Launcher:
                 self.stopped.wait(min(each.due_s for each in pending.values()) - now_s)
                 continue
             given_up: dict[str, Refusal] = {}
-            self.ever_launched = True
+            self.launched_s = now_s
             for result in self._call([each.order for each in due]):
                 self._record(result)
                 if result.machine is not None:
@@ -135,6 +141,7 @@ class Launcher:
                 for order in orders
             ]
         self.unanswered -= {result.order.name for result in results if not _may_run(result)}
+        self.launched_s = time.monotonic()
         return results
 
     def _launch_wanted(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:

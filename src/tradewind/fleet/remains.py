@@ -11,28 +11,31 @@ from tradewind.errors import TradewindError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
 from tradewind.fleet.provider import Accountable, CallRefused, Leftover, Provider, Refusal
 from tradewind.model.latch import Latch
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 
-__all__ = ["Look", "Remains", "look_for_remains"]
+__all__ = ["Look", "Remains", "lines_after_failure", "look_for_remains"]
 
 #: Attempts to list what is left, and the wait between them.
 LOOKS_MAX, LOOK_WAIT_S = 3, 0.5
+#: Resources that a line names one by one.
+NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Remains of a fleet. `looked_for` are kinds of resources, in words; `left` is each that was found, in words.
+    """Remains of a fleet. `looked_for` are kinds of resources, in words; `left` is each that is left, in words.
 
-    `error` says why it is not known.
+    `removed` is each that was found and is gone now, in words. `error` says why it is not known what is left.
     """
 
     fleet: str
     looked_for: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     error: str | None = None
+    removed: tuple[str, ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return it as a JSON object, without what was removed."""
         return {"fleet": self.fleet, "looked_for": list(self.looked_for), "left": list(self.left), "error": self.error}
 
     @classmethod
@@ -55,7 +58,8 @@ def look_for_remains(provider: Provider, fleet_id: str, in_flight: InFlight) -> 
     if not isinstance(provider, Accountable) or not provider.leaves:
         return None
     try:
-        left, refusals = _left(provider, fleet_id, in_flight), dict[str, Refusal]()
+        found = left = _left(provider, fleet_id, in_flight)
+        refusals: dict[str, Refusal] = {}
         if left:
             time.sleep(provider.settles_s)
             refusals = _removed(provider, [one.id for one in left], in_flight)
@@ -64,7 +68,11 @@ def look_for_remains(provider: Provider, fleet_id: str, in_flight: InFlight) -> 
         return Remains(fleet_id, provider.leaves, error=str(error))
     whys = (f" ({why.missing or why.reason})" if (why := refusals.get(one.id)) is not None else "" for one in left)
     names = (f"{one.named} {one.id}" for one in left)
-    return Remains(fleet_id, provider.leaves, tuple(map("".join, zip(names, whys, strict=True))))
+    gone = {one.id: f"{one.named} {one.id}" for one in found}
+    for one in left:
+        gone.pop(one.id, None)
+    told = tuple(map("".join, zip(names, whys, strict=True)))
+    return Remains(fleet_id, provider.leaves, told, removed=tuple(gone.values()))
 
 
 def _removed(provider: Provider, ids: Sequence[str], in_flight: InFlight) -> dict[str, Refusal]:
@@ -85,6 +93,28 @@ def _left(provider: Accountable, fleet_id: str, in_flight: InFlight) -> Sequence
                 raise
             time.sleep(max(error.refusal.retry_after_s or 0.0, LOOK_WAIT_S))
     raise AssertionError("the last look returns or raises")
+
+
+def lines_after_failure(remains: Remains) -> list[str]:
+    """Return lines about an ended fleet that did not start: none, unless its provider had made something."""
+    fleet, lines = remains.fleet, []
+    if remains.removed:
+        lines.append(f"fleet {fleet} did not start; removed what its provider had made: {_listed(remains.removed)}")
+    if remains.left:
+        lines.append(
+            f"fleet {fleet} did not start, and left {_listed(remains.left)}; `tradewind fleet down {fleet}` removes it"
+        )
+    if remains.error is not None:
+        lines.append(
+            f"fleet {fleet} did not start, and what it left is unknown: {remains.error}; "
+            "`tradewind fleet sweep` looks again"
+        )
+    return lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 class Look:

@@ -13,11 +13,14 @@ from tradewind.model.table import ENTRIES_MAX, TableReader
 
 __all__ = ["AwsNetwork", "AwsSettings", "read_aws"]
 
+#: Longest life of a machine that may be configured: a month, as in a cluster.
+AWS_HOURS_MAX = 720
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
 _VPC = re.compile(r"vpc-[0-9a-f]{8,32}")
 _SUBNET = re.compile(r"subnet-[0-9a-f]{8,32}")
 _GROUP = re.compile(r"sg-[0-9a-f]{8,32}")
 _IMAGE = re.compile(r"ami-[0-9a-f]{8,32}")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[A-Za-z0-9_.+=,@/-]{1,512}")
 _WORD = re.compile(r"[A-Za-z0-9_.:/@+=,-]{1,256}")
 _ENDPOINT = re.compile(r"https?://[^\s/]+")
 
@@ -46,6 +49,9 @@ class AwsSettings:
     - `profile`: name of a profile of the AWS configuration; None: the default
     - `instance_profile`: name or ARN of the identity of the machines; None: they have none
     - `public_address`: False for machines without a public address: they call home, through a NAT of the network
+    - `end_role`: ARN of a role with which Amazon's scheduler ends machines after `hours_max`, whatever happens inside;
+      None: nothing but the machine itself ends it
+    - `hours_max`: longest life of a machine, if there is an `end_role`
     - `joined`: True if the user has joined the networks of all regions: private machines reach each other
     - `spot`: rent spot machines where a plan does not choose
     - `networks`: settings of single regions, by the region's name
@@ -58,6 +64,8 @@ class AwsSettings:
     regions: tuple[str, ...] = ()
     profile: str | None = None
     instance_profile: str | None = None
+    end_role: str | None = None
+    hours_max: int = 24
     public_address: bool = True
     joined: bool = False
     spot: bool = False
@@ -109,6 +117,8 @@ def read_aws(table: Mapping[str, Any], place: str) -> AwsSettings:
         regions=read.texts("regions", _REGION, "a region of AWS, such as us-east-1"),
         profile=read.text("profile", _WORD, "the name of a profile"),
         instance_profile=read.text("instance_profile", _WORD, "the name or ARN of an instance profile"),
+        end_role=read.text("end_role", _ROLE, "the ARN of a role, such as arn:aws:iam::123456789012:role/NAME"),
+        hours_max=read.whole("hours_max", 24, AWS_HOURS_MAX),
         public_address=read.flag("public_address", True),
         joined=read.flag("joined", False),
         spot=read.flag("spot", False),

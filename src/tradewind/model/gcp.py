@@ -126,7 +126,7 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
         spot=read.flag("spot", False),
         network_tier=_tier(table, place),
         firewall=read.flag("firewall", True),
-        hours_max=_hours(table, place),
+        hours_max=read.whole("hours_max", 24, GCP_HOURS_MAX),
         home_cidr=read.cidr("home_cidr"),
         peer_cidrs=read.cidrs("peer_cidrs"),
         proxy=read.text("proxy", _URL, "an address such as http://proxy.example:3128"),
@@ -145,10 +145,3 @@ def _tier(table: Mapping[str, Any], place: str) -> NetworkTier:
     if value == "standard":
         return "STANDARD"
     raise ConfigError(f'{place}: gcp.network_tier must be "premium" or "standard", not {value!r}')
-
-
-def _hours(table: Mapping[str, Any], place: str) -> int:
-    value = table.get("hours_max", 24)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= GCP_HOURS_MAX:
-        raise ConfigError(f"{place}: gcp.hours_max must be a whole number from 1 to {GCP_HOURS_MAX}")
-    return value

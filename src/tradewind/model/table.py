@@ -36,6 +36,13 @@ class TableReader:
             raise ConfigError(f"{self._place}.{key} must be true or false, not {value!r}")
         return value
 
+    def whole(self, key: str, default: int, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
+        value = self._table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ConfigError(f"{self._place}.{key} must be a whole number from 1 to {most}")
+        return value
+
     def cidr(self, key: str) -> str | None:
         """Return a range of addresses; None if the table does not have it."""
         return None if key not in self._table else self._range(key, self._table[key])

@@ -6,6 +6,7 @@ import datetime
 import json
 import shutil
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -117,6 +118,15 @@ class AwsCloud:
     def end(self, instance_id: str) -> None:
         """End an instance as its own shutdown would."""
         self._ask("PUT", f"instances/{instance_id}", {"state": "terminated"})
+
+    def schedules(self) -> list[str]:
+        """Return the names of the scheduler's schedules."""
+        found: list[str] = self._ask("GET", "schedules")
+        return found
+
+    def run_schedules(self, in_s: float) -> None:
+        """Run the schedules that are due by this time from now."""
+        self._ask("PUT", "schedules", {"unix_s": time.time() + in_s})
 
     def reclaim(self, address: str) -> None:
         """Announce to an instance, by its address, that Amazon takes it back in two minutes."""

@@ -9,6 +9,8 @@ security group in use, and a whole change of rules if one of them exists already
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
 - ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after", "region"}]``
 - ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at", "reads_heed_alone"}``
+- ``GET /testbed/schedules``: the names of the schedules of Amazon's scheduler
+- ``PUT /testbed/schedules`` ``{"unix_s"}``: run all that are due at this time
 - ``GET /testbed/calls``: the operations that were called, in order
 - ``PUT /testbed/forgotten``: forget all client tokens and calls
 
@@ -39,6 +41,10 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import InstanceState
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
+
+sys.path.append(os.path.dirname(__file__))
+from moto_policies import heed_policies  # type: ignore[import-not-found]
+from moto_schedules import run_schedules, schedule_names, wrong_schedule  # type: ignore[import-not-found]
 
 ACCOUNT = "123456789012"
 VCPUS = {"m5.xlarge": 4, "c5n.2xlarge": 8, "m6in.2xlarge": 8, "m5.8xlarge": 32, "c5n.9xlarge": 36, "c5n.18xlarge": 72}
@@ -85,16 +91,19 @@ class Emulator:
             return self.application(environ, start_response)
         form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
         operation = form.get("Action") or environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        is_scheduler = path.startswith("/schedules/")
+        if is_scheduler:
+            operation = {"POST": "CreateSchedule", "DELETE": "DeleteSchedule"}[environ["REQUEST_METHOD"]]
         with self.answering:
             number = len(self.calls)
             self.calls.append(operation)
             fault = self._fault(operation, _region(environ))
             if fault is not None and not fault.get("lose"):
-                as_json = "HTTP_X_AMZ_TARGET" in environ
+                as_json = is_scheduler or "HTTP_X_AMZ_TARGET" in environ
                 return _error(
                     start_response, fault["code"], fault.get("message", ""), fault.get("status", 400), as_json
                 )
-            answer = self._answer(operation, form, environ, start_response)
+            answer = self._answer(operation, form, body, environ, start_response)
         if number == self.settings["halt_at"]:
             self.released.wait(HALT_S)
         if fault is not None:
@@ -115,7 +124,7 @@ class Emulator:
         return None
 
     def _answer(
-        self, operation: str, form: dict[str, str], environ: dict[str, Any], start_response: Start
+        self, operation: str, form: dict[str, str], body: bytes, environ: dict[str, Any], start_response: Start
     ) -> Iterable[bytes]:
         if environ.get("HTTP_X_AMZ_TARGET") == QUOTA_TARGET:
             status, _, body = self._asked(environ)  # moto checks the permission, and has no quotas of EC2.
@@ -124,6 +133,14 @@ class Emulator:
             quota = {"Quota": {"QuotaCode": "L-1216C47A", "Value": float(self.settings["vcpus"])}}
             start_response("200 OK", [("Content-Type", "application/x-amz-json-1.1")])
             return [json.dumps(quota).encode()]
+        if environ["PATH_INFO"].startswith("/schedules/"):
+            if operation == "CreateSchedule" and (words := wrong_schedule(json.loads(body))) is not None:
+                return _error(start_response, "ValidationException", words, 400, as_json=True)
+            status, headers, said = self._asked(environ)
+            if status.startswith("403"):
+                return _json_refusal(start_response, said)
+            start_response(status, headers)
+            return [said]
         is_dry = form.get("DryRun") == "true"
         if operation == "GetConsoleOutput" and not is_dry:
             return self._console(form, environ, start_response)
@@ -221,6 +238,12 @@ class Emulator:
             self.settings.update(given)
             if "halt_at" in given:
                 self.released.clear()
+        elif words == ["schedules"]:
+            if method == "PUT":
+                living = {one.id for one in _instances() if one.state != "terminated"}
+                for instance_id in living & set(run_schedules(given["unix_s"])):
+                    self._set(instance_id, {"state": "terminated"})
+            answer = schedule_names()
         elif words == ["calls"]:
             answer = self.calls
         elif words == ["forgotten"]:
@@ -340,9 +363,6 @@ def _error(start_response: Start, code: str, message: str, status: int, as_json:
 def main() -> None:
     """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    sys.path.append(os.path.dirname(__file__))
-    from moto_policies import heed_policies  # type: ignore[import-not-found]
-
     heed_policies()
     settings.ENABLE_AMI_VALIDATION = settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
     application = Emulator(DomainDispatcherApplication(create_backend_app))

@@ -1,6 +1,6 @@
 """IAM policies as EC2 heeds them: with their conditions, and all permissions that a request needs. moto has neither.
 
-`moto_ec2.py` loads this file in moto's own interpreter. Statements about single resources are not supported.
+`moto_ec2.py` loads this file in moto's own interpreter. Statements may name the resources of the scheduler only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from moto.core.exceptions import AccessDeniedError
 from moto.core.exceptions import _RESTError as RESTError
@@ -37,13 +38,16 @@ class Unauthorized(RESTError):  # type: ignore[misc]
 def heed_policies() -> None:
     """Let moto check each request as EC2 does."""
     IAMRequest.check_action_permitted = _check
+    checked = IAMRequest.check_signature
+    # moto leaves the query out of the signed text, and the scheduler's deletions have one.
+    IAMRequest.check_signature = lambda request: None if request._service == "scheduler" else checked(request)
 
 
 def _check(request: IAMRequest, resource: str) -> None:
     if request._action == "sts:GetCallerIdentity":
         return
     policies = request._access_key.collect_policies()
-    statements = [statement for policy in policies for statement in _statements(policy)]
+    statements = [statement for policy in policies for statement in _statements(policy) if _covers(statement, request)]
     for action, context in _needed(request):
         effects = {one["Effect"] for one in statements if _concerns(one, action, context)}
         if "Deny" in effects or "Allow" not in effects:
@@ -53,8 +57,17 @@ def _check(request: IAMRequest, resource: str) -> None:
 
 def _statements(policy: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(policy["policy_document"])["Statement"]
-    assert all(one["Resource"] == "*" for one in found), "statements about single resources are not supported"
     return found
+
+
+def _covers(statement: Mapping[str, Any], request: IAMRequest) -> bool:
+    """Return whether a statement is about the resource of a request: anything, or a schedule by its name."""
+    wanted: str = statement["Resource"]
+    if wanted == "*":
+        return True
+    assert ":scheduler:" in wanted, "only statements about schedules may name a resource"
+    name = urlsplit(request._path).path.rpartition("/")[2]
+    return _like(wanted, f"arn:aws:scheduler:{request._region}:{request.account_id}:schedule/default/{name}")
 
 
 def _needed(request: IAMRequest) -> Iterator[tuple[str, Context]]:
@@ -68,6 +81,8 @@ def _needed(request: IAMRequest) -> Iterator[tuple[str, Context]]:
         yield request._action, {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
     if any(name.startswith("TagSpecification.") for name in form):
         yield "ec2:CreateTags", {"ec2:CreateAction": operation}
+    if request._action == "scheduler:CreateSchedule":
+        yield "iam:PassRole", {"iam:PassedToService": "scheduler.amazonaws.com"}
     if any(name.startswith("IamInstanceProfile.") for name in form):
         yield "iam:PassRole", {"iam:PassedToService": "ec2.amazonaws.com"}
 

@@ -53,6 +53,7 @@ LOSSES = {
 NOTHING_OF_OURS = "they can be checked only where a machine, disk or group of Tradewind exists"
 NOT_HEEDED = "this API does not heed DryRun"
 FIRST_SPOT = "only the first spot machine of an account needs it"
+NO_DRY_RUNS = "the scheduler has no dry runs"
 PASS_ROLE, SPOT_ROLE = "iam:PassRole", "iam:CreateServiceLinkedRole"
 
 
@@ -102,6 +103,10 @@ class _Region:
         found = {answer.action: answer for answers in answered for answer in answers}
         if SPOT_ROLE in wanted:
             found.setdefault(SPOT_ROLE, PermissionAnswer(self.name, SPOT_ROLE, None, FIRST_SPOT))
+        if self.settings.end_role is not None:
+            for action in wanted:
+                if action.startswith("scheduler:") or action == PASS_ROLE:
+                    found.setdefault(action, PermissionAnswer(self.name, action, None, NO_DRY_RUNS))
         return [found[action] for action in wanted if action in found]
 
     def _dry(self, operation: str, **arguments: Any) -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tradewind.fleet.aws.last_end import schedule_name
 from tradewind.fleet.provider import KEY_TAG
 from tradewind.model.aws import AwsSettings
 
@@ -64,12 +65,21 @@ def policy_document(settings: AwsSettings) -> dict[str, Any]:
         {"Sid": "ChangeOurs", "Effect": "Allow", "Action": list(_CHANGING), "Resource": "*", "Condition": ours},
     ]
     if settings.instance_profile is not None:
-        passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-        statements.append(
-            {"Sid": "Identity", "Effect": "Allow", "Action": "iam:PassRole", "Resource": "*", "Condition": passed}
-        )
+        statements.append(_passing("Identity", "ec2.amazonaws.com"))
+    if settings.end_role is not None:
+        partition = settings.end_role.split(":")[1]
+        ours_too = f"arn:{partition}:scheduler:*:*:schedule/default/{schedule_name('*')}"
+        actions = ["scheduler:CreateSchedule", "scheduler:DeleteSchedule"]
+        statements.append({"Sid": "ScheduleTheEnd", "Effect": "Allow", "Action": actions, "Resource": ours_too})
+        statements.append(_passing("EndRole", "scheduler.amazonaws.com"))
     if settings.spot:
         only = {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}}
         action = "iam:CreateServiceLinkedRole"
         statements.append({"Sid": "Spot", "Effect": "Allow", "Action": action, "Resource": "*", "Condition": only})
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _passing(name: str, service: str) -> dict[str, Any]:
+    """Return the statement that lets a login give roles to a service of Amazon."""
+    only = {"StringEquals": {"iam:PassedToService": service}}
+    return {"Sid": name, "Effect": "Allow", "Action": "iam:PassRole", "Resource": "*", "Condition": only}

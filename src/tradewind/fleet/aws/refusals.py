@@ -55,6 +55,7 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "RulesPerSecurityGroupLimitExceeded",
         "SecurityGroupLimitExceeded",
         "SecurityGroupsPerInstanceLimitExceeded",
+        "ServiceQuotaExceededException",
         "VcpuLimitExceeded",
         "VolumeLimitExceeded",
     ),

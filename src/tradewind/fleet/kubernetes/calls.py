@@ -134,9 +134,10 @@ class ClusterCalls:
         from lightkube import ApiError, codecs
 
         with answered(self._cluster.context):
+            client = self._connected()  # First: it prepares the decoders.
             made: Any = codecs.from_dict(dict(document))
             try:
-                return _document(self._connected().create(made))
+                return _document(client.create(made))
             except ApiError as error:
                 if error.status.code == 409 and error.status.reason == "AlreadyExists":
                     return None
@@ -153,8 +154,9 @@ class ClusterCalls:
         wanted = {"verb": verb, "group": group, "resource": name, "subresource": part, "namespace": namespace or ""}
         review = {"apiVersion": REVIEW, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": wanted}}
         with answered(self._cluster.context):
+            client = self._connected()  # First: it prepares the decoders.
             made: Any = codecs.from_dict({**review, "metadata": {}})
-            return bool((_document(self._connected().create(made)).get("status") or {}).get("allowed"))
+            return bool((_document(client.create(made)).get("status") or {}).get("allowed"))
 
     def set_deadline(self, name: str, deadline_s: int) -> None:
         """Set the time after which a Job ends, from its start."""

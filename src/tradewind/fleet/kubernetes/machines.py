@@ -16,6 +16,9 @@ __all__ = ["Found", "is_ours", "is_pod_of", "job_of", "machine_of"]
 
 TAG_PREFIX = "tradewind-"
 JOB_LABEL, UID_LABEL = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
+#: The exit code after SIGKILL.
+KILLED = 137
+STOOD_STILL = "its process was killed, as a gateway that stands still is killed after a minute"
 #: Phases of a pod that has ended.
 ENDED_PHASES = ("Succeeded", "Failed")
 
@@ -86,9 +89,11 @@ class Found:
         ended = self.container.get("terminated") or {}
         failed = self._job_condition("Failed") or {}
         texts = (ended.get("message"), self.status.get("message"), failed.get("message"))
-        words = next((text for text in texts if text), None) or "its pod has ended"
         reason = self.status.get("reason") or ended.get("reason")
         code = ended.get("exitCode")
+        words = next((text for text in texts if text), None) or "its pod has ended"
+        if code == KILLED and reason == "Error":
+            words = STOOD_STILL  # Only events say so. The end of its log is from before.
         told = ", ".join(part for part in (reason, None if code is None else f"exit code {code}") if part)
         return " ".join(f"{words} ({told})".split()) if told else " ".join(words.split())
 

@@ -30,6 +30,8 @@ __all__ = [
 LEASE_TAG, ROLE_TAG, TYPE_TAG = "tradewind-lease", "tradewind-role", "tradewind-type"
 CONTAINER = "gateway"
 JOIN_FOLDER, JOIN_FILE = "/join", "document"
+#: Where the gateway gives signs of life, and links its program: the path of an image's entry point is not known.
+ALIVE_FOLDER = "/alive"
 #: A Job ends after this time unless it is confirmed: its client has seen its gateway run. It is longer than a join
 #: token is valid, so that a pod that finds room too late ends too.
 START_S = 1200
@@ -37,6 +39,10 @@ START_S = 1200
 REMAINS_S = 300
 #: Time that a gateway has to save its work when its node is drained or its Job ends.
 GRACE_S = 15
+#: A gateway that stands still is found after 30 s (SILENCE_MAX) by the first of these checks, and is killed if the
+#: next ones fail too. A check that does not answer at all, because the container is frozen, counts as failed, but a
+#: busy node may take long to start one.
+CHECKS = {"periodSeconds": 10, "timeoutSeconds": 20, "failureThreshold": 3}
 #: The pods of a node that has stopped to report count as ended after this time.
 LOST_S = 30
 AZURE_IDENTITY = "azure.workload.identity/use"
@@ -84,7 +90,11 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
     container = {
         "name": CONTAINER,
         "image": cluster.image,
-        "args": ["serve", "--join", f"{JOIN_FOLDER}/{JOIN_FILE}", "--lease-s", str(order.lease.seconds)],
+        "args": [
+            *("serve", "--join", f"{JOIN_FOLDER}/{JOIN_FILE}"),
+            *("--lease-s", str(order.lease.seconds), "--alive-dir", ALIVE_FOLDER),
+        ],
+        "livenessProbe": {"exec": {"command": [f"{ALIVE_FOLDER}/gateway", "alive", ALIVE_FOLDER]}, **CHECKS},
         "resources": {
             "requests": {"cpu": cluster.cpu, "memory": cluster.memory},
             "limits": {"memory": cluster.memory},
@@ -99,7 +109,10 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "join", "mountPath": JOIN_FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "join", "mountPath": JOIN_FOLDER, "readOnly": True},
+            {"name": "alive", "mountPath": ALIVE_FOLDER},
+        ],
     }
     return {
         "restartPolicy": "Never",
@@ -121,7 +134,10 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
         "nodeSelector": dict(cluster.node_selector),
         "tolerations": [*_tolerations_of_loss(), *(_toleration(one) for one in cluster.tolerations)],
         "imagePullSecrets": [{"name": secret} for secret in cluster.pull_secrets],
-        "volumes": [{"name": "join", "secret": {"secretName": name, "defaultMode": 0o440}}],
+        "volumes": [
+            {"name": "join", "secret": {"secretName": name, "defaultMode": 0o440}},
+            {"name": "alive", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        ],
         "containers": [container],
     }
 

@@ -7,7 +7,8 @@ the same time (docs/decisions/0027-cloud-clients.md). Without a zone in the orde
 The document has the settings of `model/aws.py`, and `programs` (see `fleet/boot/user_data.py`).
 
 Leases: the machine's own timer shuts it down when its lease has expired, and EC2 then terminates it with its disk,
-because it was launched so (`InstanceInitiatedShutdownBehavior`).
+because it was launched so (`InstanceInitiatedShutdownBehavior`). With an `end_role`, Amazon's scheduler also terminates
+it after `hours_max`, whatever happens inside (docs/decisions/0061-instances-that-never-boot.md).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
+from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
 from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
@@ -107,8 +109,10 @@ class AwsProvider:
         return Home() if called is None else Home(address=called)
 
     def kept_s_max(self, region: str) -> float:
-        """Return 0 without public addresses: instances then call home."""
-        return math.inf if self._settings.public_address else 0.0
+        """Return 0 without public addresses, because instances then call home, and `hours_max` with an `end_role`."""
+        if not self._settings.public_address:
+            return 0.0
+        return math.inf if self._settings.end_role is None else self._settings.hours_max * 3600.0
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the machine types of the catalog in these regions, with the zones that the account may use there."""
@@ -209,7 +213,7 @@ class AwsProvider:
             zip(regions, each_of(regions, lambda region: self._listed_in(region, [OURS, LIVING])), strict=True)
         )
         living = [machine for region in regions for machine in listed[region]]
-        known = {order.key: known_machine(order, living) for order in possible}
+        known = {order.key: self._known(order, living) for order in possible}
         fresh = [order for order in possible if known[order.key] is None]
         for order in possible:
             self._used.setdefault(order.fleet_id, set()).add(_name(order.region))
@@ -223,6 +227,17 @@ class AwsProvider:
             results = self._reachable(fleet_id, results)
         self._drop_unused_groups(results)
         return results
+
+    def _known(self, order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
+        """Return the machine of an earlier launch. Its client may have died before it had scheduled its end."""
+        known = known_machine(order, living)
+        if known is None or known.machine is None:
+            return known
+        try:
+            self._schedule_end(order, known.machine)
+        except CallRefused as error:
+            return LaunchResult(order, refusal=error.refusal)
+        return known
 
     def _drop_unused_groups(self, results: Sequence[LaunchResult]) -> None:
         """Delete the groups of fleets in regions where all orders were refused for good, or for want of capacity."""
@@ -282,7 +297,26 @@ class AwsProvider:
             # The client token is that of an instance that has ended since.
             raise CallRefused(Refusal("bad request", f"the instance of this order, {machine.id}, has ended"))
         self._fresh[machine.id] = time.monotonic(), machine
+        self._schedule_end(order, machine)
         return machine
+
+    def _schedule_end(self, order: LaunchOrder, machine: Machine) -> None:
+        """Schedule the end of a machine, if a role for that is configured. If that fails, the machine ends now.
+
+        Raises CallRefused.
+        """
+        role = self._settings.end_role
+        if role is None:
+            return
+        region, _, name = machine.id.partition("/")
+        try:
+            schedule_end(self._api, region, name, role, life_s_max(order, self._settings))
+        except CallRefused:
+            # The next request for this order needs another client token: that of this one has an ended instance.
+            self._failures[order.key] = self._failures.get(order.key, 0) + 1
+            with suppress(CallRefused):  # `leftovers` reports it.
+                self._api.ec2(region, "terminate_instances", InstanceIds=[name])
+            raise
 
     def _image(self, region: str) -> str:
         def read() -> str:
@@ -419,6 +453,8 @@ class AwsProvider:
             if living:
                 self._api.ec2(region, "terminate_instances", InstanceIds=sorted(living))
             ended_s = time.time()
+            if self._settings.end_role is not None:
+                each_of(known, lambda one: forget_end(self._api, region, one.id.partition("/")[2]))
             answers = {one.id: Ended(one.id, one.ended_unix_s if one.ended else ended_s) for one in known}
         except CallRefused as error:
             answers = {f"{region}/{name}": Ended(f"{region}/{name}", refusal=error.refusal) for name in instances}
