@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from tradewind.acceleration.wiring import HOME
+from tradewind.engine.acceleration_course import RESERVE_S
 from tradewind.engine.acceleration_life import GRACE_S, Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows
 from tradewind.engine.accelerations import Accelerations
+from tradewind.errors import GatewayError
 from tradewind.model.acceleration import AccelerationWish
 from tradewind.model.flows import flows_from_document
+from tradewind.model.ledger import MachinePrice
 from tradewind.model.locks import FileLock
 from tradewind.model.records import replace
 from tradewind.model.toml import parse_toml
@@ -46,12 +50,48 @@ def control(tmp_path: Path) -> Any:
     return SimpleNamespace(store=SimpleNamespace(state_dir=str(tmp_path)), gateway="")
 
 
-@pytest.fixture
-def acceleration(control: Any) -> Acceleration:
+def placed_flows() -> PlacedFlows:
     flows = flows_from_document(parse_toml(FLOWS.encode(), "flows.toml"), "flows.toml")
     problem = problem_from_document({"regions": [], "rtt_ms": [], "flows": [], "budget_cents": 0}, "p")
-    placed = PlacedFlows(flows, problem, place(problem, "f-fct"), (), "local:here", {}, {}, {})
-    return Acceleration(control, SimpleNamespace(), FLOWS, placed, report=list[str]().append)  # type: ignore[arg-type]
+    return PlacedFlows(flows, problem, place(problem, "f-fct"), (), "local:here", {}, {}, {})
+
+
+@pytest.fixture
+def acceleration(control: Any) -> Acceleration:
+    report = list[str]().append
+    return Acceleration(control, SimpleNamespace(), FLOWS, placed_flows(), report=report)  # type: ignore[arg-type]
+
+
+def test_a_ceiling_that_leaves_too_little_for_another_machine_ends_the_acceleration(control: Any) -> None:
+    """Its only machine has ended, so nothing costs anything until there is another one. That costs 60 s at least."""
+    placed = replace(placed_flows(), regions={"p": "aws:a"}, machines={"aws:a": MachinePrice(0.01, billed_s_min=60.0)})
+    report = list[str]().append
+    running = Acceleration(control, SimpleNamespace(), FLOWS, placed, usd_max=1.0, report=report)  # type: ignore[arg-type]
+    fleet = SimpleNamespace(living=lambda: {HOME}, close=lambda **_: None)
+    running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _: {HOME: "it does not answer"})  # type: ignore[assignment]
+    running._meter.launched("f", "p", "aws:a")
+    assert running._look_at_all().left_s > RESERVE_S
+    running._meter.ended("f", {"p"})
+    running._meter.usd_max = 1.25
+    assert running._look_at_all().left_s > RESERVE_S
+    running._meter.usd_max = 1.15
+    assert running._look_at_all().left_s <= RESERVE_S
+    running.close()
+
+
+def test_an_end_that_the_provider_refuses_leaves_no_redirection(acceleration: Acceleration, control: Any) -> None:
+    """Connections of this machine would fail, because the gateway at home has ended. `accelerate down` tries again."""
+
+    def close(grace_s: float) -> None:
+        raise GatewayError("1 of 1 machine may still run")
+
+    closed: list[bool] = []
+    acceleration._gateways = SimpleNamespace(fleet=SimpleNamespace(close=close))  # type: ignore[assignment]
+    acceleration._transparent = SimpleNamespace(close=lambda: closed.append(True))  # type: ignore[assignment]
+    with pytest.raises(GatewayError, match="may still run"):
+        acceleration.close()
+    assert closed and acceleration.state().phase == "starting"
+    Accelerations(control).hold(acceleration.id).release()
 
 
 def test_an_interrupt_while_machines_end_does_not_leave_them(acceleration: Acceleration) -> None:

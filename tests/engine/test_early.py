@@ -17,6 +17,7 @@ from tradewind.engine.launch_spec import single_launch
 from tradewind.engine.placed import placed
 from tradewind.engine.proposal import Proposal
 from tradewind.engine.report import job_cost
+from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.provider import ANY_TYPE, Offer
 from tradewind.fleet.providers import LOCAL
 from tradewind.fleet.site_catalog import Supply, site_catalog
@@ -81,14 +82,36 @@ def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
     )
 
 
-def test_a_rate_that_a_cheaper_type_reaches_for_little_data_waits_for_the_volume(tmp_path: Path) -> None:
-    """In AWS the cheapest plan for 0.1 Gbit/s has another type of machine for 1 TB than for 0.5 MB and 1 GB."""
-    ends, base = (Region("aws", "us-east-1"), Region("aws", "eu-west-1")), load_catalog()
-    supplies = {}
+def test_under_a_ceiling_the_volume_decides_the_machines_and_whether_the_job_is_possible() -> None:
+    """So no machine can start before it is known: a job that is refused must not cost anything."""
+    ends = Region("aws", "us-east-1"), Region("aws", "eu-west-1")
+    cloud = cloud_ground(ends, 8)
+    asked = request(via="fleet", agreed=True, ceiling_usd=20.0)
+    single = single_launch(str(ends[0]), LOCAL)
+
+    def machines(volume_gb: int) -> int:
+        listed = Proposal("p", asked, single.plan, asked.options, single, volume_gb * 10**9, volume_gb * 100)
+        return len(placed(asked, listed, cloud, ends).plan.machines)
+
+    assert [machines(volume_gb) for volume_gb in (1, 10, 50, 100, 900)] == [2, 6, 12, 16, 16]
+    with pytest.raises(InfeasibleGoal, match=r"the cheapest plan costs \$21"):
+        machines(1000)
+
+
+def cloud_ground(ends: tuple[Region, Region], machines: int) -> Ground:
+    """Return so many machines of each type that the catalog has in two regions of AWS."""
+    base, supplies = load_catalog(), {}
     for end in ends:
         known = [each for each in base.machine_offers(end) if not each.spot]
-        supplies[end] = Supply(tuple(Offer(str(end), each.machine.name, usd_per_s=each.usd_per_s) for each in known), 1)
-    cloud = Ground({"kind": "aws"}, site_catalog(supplies, base), 1)
+        offers = tuple(Offer(str(end), each.machine.name, usd_per_s=each.usd_per_s) for each in known)
+        supplies[end] = Supply(offers, machines)
+    return Ground({"kind": "aws"}, site_catalog(supplies, base), machines)
+
+
+def test_a_rate_that_a_cheaper_type_reaches_for_little_data_waits_for_the_volume(tmp_path: Path) -> None:
+    """In AWS the cheapest plan for 0.1 Gbit/s has another type of machine for 1 TB than for 0.5 MB and 1 GB."""
+    ends = Region("aws", "us-east-1"), Region("aws", "eu-west-1")
+    cloud = cloud_ground(ends, 1)
     for gbps, is_early in ((0.1, False), (2.0, True)):
         asked = request(via="fleet", agreed=True, goal=MinThroughput(gbps))
         single = single_launch(str(ends[0]), LOCAL)

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from testbed.clouds.aws import aws_cloud
+from testbed.clouds.booter import BootedMachine
 from testbed.clouds.clocks import shifted_clock
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import InstallError
 from tests.fleet.transfers import ready, two_stores
+from tests.sky import test_clouds
 from tests.sky.cloud_transfer import CloudTransfer
 from tests.sky.test_ec2 import Stage
 from tests.sky.test_private import make_stage
@@ -43,22 +45,36 @@ def opened() -> Iterator[ExitStack]:
 def set_clock(stage: CloudTransfer, region: str, ahead_s: int) -> None:
     """Let machines of a region boot with a wrong clock."""
     try:
-        stage.booter.environment[region] = shifted_clock(ahead_s)
+        variables = shifted_clock(ahead_s)
     except InstallError as error:
         pytest.skip(str(error))
+    if isinstance(stage, test_clouds.Stage):
+        stage.cloud.environment[f"tradewind-{region.replace(':', '-')}-"] = variables
+    else:
+        stage.booter.environment[region] = variables
+
+
+def machine_in(stage: CloudTransfer, region: str) -> BootedMachine:
+    """Return the only machine of a region."""
+    if isinstance(stage, test_clouds.Stage):
+        return stage.cloud.machine(f"{region.replace(':', '-')}-1")
+    (machine,) = (machine for machine in stage.machines() if machine.region == region)
+    return machine
 
 
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["ahead", "behind"])
-@pytest.mark.parametrize("kind", ["aws", "gcp"])
+@pytest.mark.parametrize("kind", ["aws", "gcp", "azure"])
 def test_a_relay_with_a_wrong_clock_enrols_and_moves_data(
     kind: str, ahead_s: int, tmp_path: Path, opened: ExitStack
 ) -> None:
-    stage = make_stage(kind, tmp_path, opened)
+    if kind == "azure":
+        stage: CloudTransfer = opened.enter_context(test_clouds.stage_in(tmp_path, test_clouds.CLOUD_REGIONS))
+    else:
+        stage = make_stage(kind, tmp_path, opened)
     region = stage.regions[1]
     set_clock(stage, region, ahead_s)
     running = stage.start()
-    (relay,) = (machine for machine in stage.machines() if machine.region == region)
-    (gateway,) = relay.pids("/gateway serve ")
+    (gateway,) = machine_in(stage, region).pids("/gateway serve ")
     assert f"FAKETIME={ahead_s:+d}".encode() in Path(f"/proc/{gateway}/environ").read_bytes().split(b"\0")
     done = running.finish()
     name = region.replace(":", "-")

@@ -151,6 +151,11 @@ class AccelerationMeter:
         """Return whether the ceiling leaves this much besides what is spent; always without a ceiling."""
         return self.usd_max is None or self.machines_usd + self.egress_usd + usd <= self.usd_max
 
+    def without_machine(self, regions: Mapping[str, str]) -> dict[str, str]:
+        """Return those of these proxies that have no living machine, with their regions."""
+        living = {use.name for use in self._book.ledger.machines if use.ended_s is None}
+        return {name: region for name, region in regions.items() if name not in living}
+
     def left_s(self, most_s: float, more: Sequence[MachinePrice] = ()) -> float:
         """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`.
 

@@ -277,8 +277,11 @@ class Acceleration:
         self._report_health(before)
         home = found[HOME]
         is_over = self._ends_s is not None and time.time() >= self._ends_s
+        # Machines that have ended are replaced, and cost their minimum again.
+        ended = self._meter.without_machine(self._placed.regions)
+        more = [self._placed.machines[region] for region in ended.values()]
         return Looked(
-            self._meter.left_s(2 * RESERVE_S),
+            self._meter.left_s(2 * RESERVE_S, more),
             is_over,
             self._book.wish(self.id),
             home if isinstance(home, str) else None,
@@ -447,22 +450,30 @@ class Acceleration:
 
     def close(self, failure: str | None = None) -> AccelerationState:
         """End what runs, and release the acceleration. May be called more than once."""
-        gateways, self._gateways = self._gateways, None
-        if gateways is not None:
-            try:
-                gateways.fleet.close(grace_s=0.0 if failure else GRACE_S)
-            except KeyboardInterrupt:
-                # It ends already. The user waits no longer, but machines must not be left.
-                gateways.fleet.close(grace_s=0.0)
-        if self._transparent is not None:
-            self._transparent.close()
-        if self._phase not in ("ended", "failed"):
-            self._phase = "ended" if failure is None else "failed"
-            self._reason = failure or self._reason
-            self._write()
-        self._pool.shutdown(wait=False)
-        self._lock.release()
+        try:
+            self._end_machines(failure)
+            if self._phase not in ("ended", "failed"):
+                self._phase = "ended" if failure is None else "failed"
+                self._reason = failure or self._reason
+                self._write()
+        finally:
+            self._pool.shutdown(wait=False)
+            self._lock.release()
         return self.state()
+
+    def _end_machines(self, failure: str | None) -> None:
+        """End all machines, then redirect no connections any more, even if machines may still run."""
+        gateways, self._gateways = self._gateways, None
+        try:
+            if gateways is not None:
+                gateways.fleet.close(grace_s=0.0 if failure else GRACE_S)
+        except KeyboardInterrupt:
+            # It ends already. The user waits no longer, but machines must not be left.
+            assert gateways is not None
+            gateways.fleet.close(grace_s=0.0)
+        finally:
+            if self._transparent is not None:
+                self._transparent.close()
 
     # --- state -------------------------------------------------------------------------------------------------------
 

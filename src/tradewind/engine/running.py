@@ -85,8 +85,9 @@ __all__ = [
 ]
 
 EventCallback = Callable[[Event], None]
-#: Starts new gateways for a job and its plan; they resume from the journal.
-Restarter = Callable[[JobSpec, Plan], JobGateways]
+#: Starts new gateways for a job and its plan; they resume from the journal. Raises Interrupted, with none of them left,
+#: once the last argument returns true.
+Restarter = Callable[[JobSpec, Plan, Callable[[], bool]], JobGateways]
 #: Timeout for a lead's process to end after its events ended early, so that its exit code can be reported.
 ENDING_S = 5.0
 #: Time for the gateways of a job that is done to end by themselves. They have nothing to save, so a frozen one must
@@ -100,6 +101,8 @@ INBOX_MAX = 1024
 INBOX_FULL_S = 0.02
 #: Maximum wait of `kill` for the supervisor; the processes are gone before.
 KILLED_S = 10.0
+#: The part of it in which a restart under way may end.
+KILLED_RESTART_S = 8.0
 
 #: Jobs whose processes have not ended yet.
 _unclosed: set[RunningJob] = set()
@@ -152,7 +155,7 @@ class RunningJob:
         self._watch = RouteWatch()
         self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
         self._look_again_s = 0.0
-        #: Set by `close` and `kill`: end the processes in any state.
+        #: Set by `close` and `kill`, and at the end: end the processes in any state.
         self._leaving = Latch()
         self._at_once = False
         #: Looks for what the fleets of this run have left, and their results.
@@ -489,7 +492,7 @@ class RunningJob:
                 self.spec = self._adaptation.spec
             if self._leaving.is_set():
                 return None
-            self._gateways = self._restart(self.spec, self._present_plan)
+            self._gateways = self._restart(self.spec, self._present_plan, self._leaving.is_set)
         except (TradewindError, OSError) as error:
             return self._tell(RestartFailed(action.generation, error))
         if self._over.is_set():
@@ -503,10 +506,11 @@ class RunningJob:
     def _end(self, finish: Finish | None) -> None:
         """End the log, then the processes, and remove the records of a running job."""
         well = self.summary is not None and self.summary.outcome == "done"
+        self._leaving.set()  # A restart under way ends.
         self._log.end(self._error_of(finish))
         try:
-            if self._restarting is not None and not self._at_once:
-                self._restarting.join()
+            if self._restarting is not None:
+                self._restarting.join(KILLED_RESTART_S if self._at_once else None)
             if self._adaptation is not None:
                 self._adaptation.stop()  # A change in progress ends with the machines, which are charged until then.
             try:

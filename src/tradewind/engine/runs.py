@@ -128,13 +128,20 @@ class RunStarter:
                 spec, plan = self._adaptation.spec, self._adaptation.plan
         return self._deploy(spec, plan), spec, plan
 
-    def _deploy_again(self, spec: JobSpec, plan: Plan) -> JobGateways:
-        return self._deploy(replace(spec, resume=True), plan)
+    def _deploy_again(self, spec: JobSpec, plan: Plan, is_left: Callable[[], bool]) -> JobGateways:
+        return self._deploy(replace(spec, resume=True), plan, is_left)
 
-    def _deploy(self, spec: JobSpec, plan: Plan) -> JobGateways:
-        """Start the machines of a plan and give them their programs, within the rest of the ceiling."""
+    def _deploy(self, spec: JobSpec, plan: Plan, is_left: Callable[[], bool] = lambda: False) -> JobGateways:
+        """Start the machines of a plan and give them their programs, within the rest of the ceiling.
+
+        Once `is_left` returns true, they are ended.
+        """
+
+        def is_to_stop() -> bool:
+            return is_left() or self._is_to_stop()
+
         self._ledger.begin_run()
-        watch = StopWatch(self._is_to_stop)
+        watch = StopWatch(is_to_stop)
         try:
             with watch:
                 gateways = self._start_machines(plan, watch.stopping)
@@ -144,7 +151,7 @@ class RunStarter:
             raise
         self._is_under_way = True
         try:
-            if watch.is_asked or self._is_to_stop():
+            if watch.is_asked or is_to_stop():
                 raise self._stopped()
             run = RunSettings(
                 self._job_id,

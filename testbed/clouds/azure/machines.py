@@ -46,11 +46,14 @@ class _Places:
 
 
 class AzureCloud:
-    """The API with its machines. `never_boot` has beginnings of names of machines that do not boot."""
+    """The API with its machines. `never_boot` has beginnings of names of machines that do not boot, `environment` has
+    environment variables of others, by the beginning of their names.
+    """
 
     def __init__(self, api: AzureApi, booter: Booter, program: dict[str, Any]) -> None:
         self.api, self.booter, self._program = api, booter, program
         self.never_boot: set[str] = set()
+        self.environment: dict[str, dict[str, str]] = {}
         self._trust = Path(str(api.server.ca_file)).read_text(encoding="ascii")
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="machines of Azure", daemon=True)
@@ -96,6 +99,9 @@ class AzureCloud:
         name, text = machine["name"], base64.b64decode(machine["custom_data"]).decode()
         trust = f"cat > /run/ca.pem << 'END'\n{self._trust}END\nexport CURL_CA_BUNDLE=/run/ca.pem\n"
         script = trust + text if text.startswith("#!") else "exit 0\n"
+        for beginning, variables in self.environment.items():
+            if name.startswith(beginning):
+                self.booter.environment[machine["address"]] = variables  # The booter's word for it is the region.
         self.booter.boot(name, script, machine["address"], on_end=lambda: self._stopped(name))
 
     def _stopped(self, name: str) -> None:

@@ -11,6 +11,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.aws.refusals import LOGIN, refusal_of
 from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.fleet.tool_errors import words_of
 from tradewind.model.aws import AwsSettings
 
 __all__ = ["AwsApi"]
@@ -22,6 +23,28 @@ ATTEMPTS = 3
 PAGES_MAX = 1000
 #: Service → prefix of its permissions, where they differ.
 PREFIXES = {"service-quotas": "servicequotas"}
+#: Errors of boto3 about credentials, and about other settings of this machine. None of them goes away by a retry.
+CREDENTIAL_ERRORS = (
+    "CredentialRetrievalError",
+    "InfiniteLoopConfigError",
+    "InvalidConfigError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "RefreshWithMFAUnsupportedError",
+    "SSOError",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+    "UnknownCredentialError",
+)
+SETTING_ERRORS = (
+    "ConfigNotFound",
+    "ConfigParseError",
+    "InvalidRegionError",
+    "ParamValidationError",
+    "ProfileNotFound",
+    "UnknownServiceError",
+)
 #: Region of calls that are not about a region.
 ANY_REGION = "us-east-1"
 
@@ -58,6 +81,9 @@ class AwsApi:
             raise CallRefused(Refusal("transient", words)) from None
         except BotoCoreError as error:
             raise CallRefused(_without_answer(error)) from None
+        except (ValueError, OSError) as error:
+            # A file, a program or an address of the credentials cannot be used.
+            raise CallRefused(_no_credentials(error)) from None
         return answer
 
     def ec2(self, region: str, operation: str, **arguments: Any) -> dict[str, Any]:
@@ -108,6 +134,8 @@ class AwsApi:
             return self._session.client(service, region_name=region, config=config, **endpoint)
         except BotoCoreError as error:
             raise CallRefused(_without_answer(error)) from None
+        except (ValueError, OSError) as error:
+            raise CallRefused(_no_credentials(error)) from None
 
 
 def _new_session(profile: str | None) -> Any:
@@ -138,10 +166,14 @@ def _without_answer(error: Exception) -> Refusal:
     """Return the refusal for a call that got no answer, or could not be made."""
     reason = " ".join(str(error).split())
     name = type(error).__name__
-    if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"):
-        return Refusal("permission", f"no AWS credentials: {reason}", LOGIN)
-    if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
+    if name in CREDENTIAL_ERRORS:
+        return _no_credentials(error)
+    if name in SETTING_ERRORS:
         return Refusal("bad request", reason)
     if name in ("EndpointConnectionError", "ConnectTimeoutError"):
         return Refusal("transient", reason, "a region that exists, and a network that reaches it")
     return Refusal("transient", reason)
+
+
+def _no_credentials(error: Exception) -> Refusal:
+    return Refusal("permission", f"no AWS credentials: {words_of(error)}", LOGIN)

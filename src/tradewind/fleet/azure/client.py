@@ -16,6 +16,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.azure.errors import SIGN_IN, refusal_of
 from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.fleet.tool_errors import words_of
 from tradewind.model.azure import AzureSettings
 
 __all__ = ["Clients", "NotThere"]
@@ -158,7 +159,7 @@ class Clients:
                         f"the azure provider needs {module.replace('.', '-')}", hint="pip install 'tradewind[azure]'"
                     ) from error
                 if "credential" not in self._made:
-                    self._made["credential"] = identity.DefaultAzureCredential()
+                    self._made["credential"] = _credential(identity)
                 self._made[name] = kind(
                     self._made["credential"],
                     self._settings.subscription,
@@ -172,6 +173,14 @@ class Clients:
                     read_timeout=READ_S,
                 )
             return self._made[name]
+
+
+def _credential(identity: Any) -> Any:
+    """Return what signs in to Azure. Raises CallRefused if a variable or a file cannot be used."""
+    try:
+        return identity.DefaultAzureCredential()
+    except (ValueError, OSError) as error:
+        raise CallRefused(Refusal("permission", f"no sign-in to Azure: {words_of(error)}", action=SIGN_IN)) from error
 
 
 def _code(error: Any) -> str:

@@ -15,6 +15,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.refusals import of_operation, of_response
 from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.fleet.tool_errors import words_of
 
 if TYPE_CHECKING:
     import requests
@@ -162,7 +163,7 @@ class ComputeApi:
             with response:
                 content = _content(response)
         except exceptions.TransportError as error:
-            raise CallRefused(Refusal("transient", _first_line(f"Google's token service: {error}"))) from error
+            raise CallRefused(Refusal("transient", f"Google's token service: {words_of(error)}")) from error
         except exceptions.GoogleAuthError as error:
             raise CallRefused(_no_credentials(error)) from error
         except requests.RequestException as error:
@@ -204,7 +205,7 @@ class ComputeApi:
                     try:
                         if scope not in self._credentials:
                             self._credentials[scope] = google.auth.default(scopes=[scope])[0]
-                    except google.auth.exceptions.GoogleAuthError as error:
+                    except (google.auth.exceptions.GoogleAuthError, OSError) as error:
                         raise CallRefused(_no_credentials(error)) from error
                 found = AuthorizedSession(self._credentials[scope])  # type: ignore[no-untyped-call]
             sessions[scope] = found
@@ -237,13 +238,8 @@ def _operation_path(operation: Mapping[str, Any]) -> str:
 
 
 def _no_credentials(error: Exception) -> Refusal:
-    words = _first_line(f"no usable credentials for Google Cloud: {error}")
+    words = f"no usable credentials for Google Cloud: {words_of(error)}"
     return Refusal("permission", words, "valid credentials: `gcloud auth application-default login`")
-
-
-def _first_line(words: str) -> str:
-    """Return the first sentence of an error: later ones may be long answers of the token service."""
-    return " ".join(words.partition("\n")[0].split())[:300]
 
 
 def unix_s(text: str | None) -> float | None:

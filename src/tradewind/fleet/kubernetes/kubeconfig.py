@@ -37,14 +37,18 @@ def kubeconfig_of(context: str, path: str | None) -> KubeConfig:
     Raises lightkube's ConfigError if no file can be used.
     """
     from lightkube import KubeConfig
+    from lightkube.core.exceptions import ConfigError
 
     if path is not None:
-        return KubeConfig.from_file(os.path.expanduser(path))
+        return _read(os.path.expanduser(path))
     paths = kubeconfig_paths()
     if len(paths) == 1:
-        return KubeConfig.from_env()
+        try:
+            return KubeConfig.from_service_account()
+        except ConfigError:
+            return _read(paths[0])
     # As kubectl does: files that do not exist are skipped, and of two entries with one name the first counts.
-    configs = [KubeConfig.from_file(one) for one in paths if os.path.isfile(one)] or [KubeConfig.from_file(paths[0])]
+    configs = [_read(one) for one in paths if os.path.isfile(one)] or [_read(paths[0])]
     chosen = next((config for config in configs if context in config.contexts), configs[0])
     last_first = configs[::-1]
     return KubeConfig(
@@ -53,3 +57,14 @@ def kubeconfig_of(context: str, path: str | None) -> KubeConfig:
         contexts=chosen.contexts,
         fname=chosen.fname,
     )
+
+
+def _read(path: str) -> KubeConfig:
+    """Return the configuration in a file. Raises lightkube's ConfigError, yaml's YAMLError, OSError."""
+    from lightkube import KubeConfig
+    from lightkube.core.exceptions import ConfigError
+
+    try:
+        return KubeConfig.from_file(path)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} is not a kubeconfig") from error

@@ -1,0 +1,88 @@
+"""A job that is killed while its lead is restarted: machines that start meanwhile must not be left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tradewind.engine.event_log import EventLog
+from tradewind.engine.ledger import JobLedger
+from tradewind.engine.running import RunningJob
+from tradewind.errors import Interrupted
+from tradewind.model.job import JobSpec, ObjectSelection, Target
+from tradewind.model.ledger import Ledger
+from tradewind.model.plan import Deployment, GatewayAddress, Plan, local_plan
+from tradewind.model.store import StoreSpec
+
+SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
+WAIT_S = 20.0
+
+
+class Gateways:
+    """Gateways whose lead has died."""
+
+    fleet_id, names = "fleet-1", ("local",)
+
+    def __init__(self) -> None:
+        self.kills = 0
+
+    def deployment(self) -> Deployment:
+        return Deployment(local_plan(), {"local": GatewayAddress("unix:/nowhere", None)}, {})
+
+    def ending(self, name: str, timeout_s: float) -> str:
+        return "killed by signal 9"
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def hurry(self) -> None:
+        pass
+
+    def remove(self) -> None:
+        pass
+
+    def look_for_remains(self) -> None:
+        return None
+
+
+def job_that_restarts(restart: Callable[..., Any]) -> RunningJob:
+    gateways: Any = Gateways()
+    other: Any = SimpleNamespace(release=lambda: None)
+    return RunningJob(
+        "job-1",
+        SPEC,
+        local_plan(),
+        gateways,
+        EventLog(),
+        restart=restart,
+        keep_logs=False,
+        ledger=JobLedger(Ledger(), None),
+        lock=other,
+        store=other,
+    )
+
+
+@pytest.mark.parametrize("comes", [False, True], ids=["stopped", "too late to stop"])
+def test_a_restart_under_way_ends_with_the_job(comes: bool) -> None:
+    started, fresh = threading.Event(), Gateways()
+    outcomes: list[str] = []
+
+    def restart(_: JobSpec, __: Plan, is_left: Callable[[], bool]) -> Any:
+        started.set()
+        pause = threading.Event()
+        while not is_left():
+            pause.wait(0.01)
+        outcomes.append("left")
+        if comes:
+            return fresh
+        raise Interrupted("stopped before its machines had started")
+
+    job = job_that_restarts(restart)
+    assert started.wait(WAIT_S)
+    job.kill()
+    assert job.is_over and outcomes == ["left"]
+    assert fresh.kills == (1 if comes else 0)
