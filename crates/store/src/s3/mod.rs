@@ -20,6 +20,7 @@ mod open;
 mod presign;
 mod profile;
 mod read;
+mod rewrite;
 mod send;
 mod session;
 mod sigv4;
