@@ -71,7 +71,7 @@ def test_a_store_that_ignores_the_start_of_a_listing_loses_nothing(
         place, copy = odd_place(store, command), tmp_path / "copy"
         assert listed(command, place, "--exclude", "node_modules") == OTHERS
         assert listings(store) < 80, "it is listed to its end once after it ignored a start"
-        arguments = [place.url, copy, "--exclude", "node_modules/", *place.flags("src")]
+        arguments = [place.url, str(copy), "--exclude", "node_modules/", *place.flags("src")]
         command.run("sync", *arguments).expect(0)
         assert sorted(path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()) == OTHERS
         command.run("check", "--compare", "size", *arguments).expect(0)
