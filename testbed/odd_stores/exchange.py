@@ -19,7 +19,8 @@ class Asking(Request):
 
     operation: str = ""
     """``list``, ``head``, ``get``, ``put``, ``open upload``, ``put part``, ``complete upload``, ``abort upload``,
-    ``list uploads``, ``copy``, ``copy part``, ``delete``, ``delete many``, ``create bucket``, or empty: unknown."""
+    ``list uploads``, ``copy``, ``copy part``, ``rewrite``, ``get resource``, ``delete``,
+    ``delete many``, ``create bucket``, or empty: unknown."""
     bucket: str = ""
     key: str = ""
     body: bytes = b""

@@ -83,6 +83,8 @@ class Habits:
     """States this ETag for every object."""
     versioned: bool = False
     """Keeps every version and states its id (S3; GCS always states generations and keeps one)."""
+    rewrite_requests: int = 1
+    """Number of requests that a copy by ``rewriteTo`` takes; -1: none ends it, and none copies anything (GCS)."""
     pending_copies: int = 0
     """Number of times that a copy is reported as pending after it was accepted; -1: for ever, without progress (Azure).
     """

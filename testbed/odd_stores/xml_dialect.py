@@ -1,11 +1,14 @@
-"""S3's API, and Google's XML API, which is the same under other names."""
+"""S3's API, and Google's XML API, which is the same under other names. Of Google's JSON API, ``rewriteTo``."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -18,6 +21,15 @@ from testbed.odd_stores.pages import Asked, Page, cut
 
 _KEPT = ("content-type", "content-encoding", "content-language", "content-disposition", "cache-control")
 UPLOADS_PAGE_MAX = 1000
+_JSON_API = re.compile(r"/storage/v1/b/([^/]+)/o/(.+)")
+_REWRITE = re.compile(r"/storage/v1/b/([^/]+)/o/(.+)/rewriteTo/b/([^/]+)/o/(.+)")
+_JSON_NAMES = {
+    "cacheControl": "cache-control",
+    "contentDisposition": "content-disposition",
+    "contentEncoding": "content-encoding",
+    "contentLanguage": "content-language",
+    "contentType": "content-type",
+}
 
 
 @dataclass
@@ -30,6 +42,12 @@ class XmlDialect:
 
     def read(self, request: Request, body: bytes) -> Asking:
         """Return the meaning of a request."""
+        rewrite = _REWRITE.fullmatch(request.path) if self._is_google() else None
+        found = _JSON_API.fullmatch(request.path) if self._is_google() else None
+        if found:
+            bucket, key = rewrite.groups()[2:] if rewrite else found.groups()
+            operation = "rewrite" if rewrite else "get resource"
+            return Asking(request.method, request.path, request.query, request.headers, operation, bucket, key, body)
         bucket, _, key = request.path.removeprefix("/").partition("/")
         operation = self._operation(request, key)
         return Asking(request.method, request.path, request.query, request.headers, operation, bucket, key, body)
@@ -50,6 +68,8 @@ class XmlDialect:
             "list uploads": self._list_uploads,
             "copy": self._copy,
             "copy part": self._copy,
+            "rewrite": self._rewrite,
+            "get resource": self._get_resource,
             "delete": self._delete,
             "delete many": self._delete_many,
         }
@@ -247,6 +267,31 @@ class XmlDialect:
             raise Refused(412, "PreconditionFailed")
         return source
 
+    def _rewrite(self, asking: Asking) -> Reply:
+        named = _REWRITE.fullmatch(asking.path)
+        assert named is not None
+        source = self.objects.find(named[1], named[2])
+        if asking.query.get("ifSourceGenerationMatch", source.version) != source.version:
+            return _json({"error": {"code": 412, "message": "no", "errors": [{"reason": "conditionNotMet"}]}}, 412)
+        self._check_write(asking, asking.query.get("ifGenerationMatch"))
+        done, total, habits = int(asking.query.get("rewriteToken", 0)) + 1, len(source.body), self.habits
+        if done != habits.rewrite_requests:
+            copied = total * done // habits.rewrite_requests if habits.rewrite_requests > 0 else 0
+            return _json({"totalBytesRewritten": str(copied), "done": False, "rewriteToken": str(done)})
+        headers = _of_resource(json.loads(asking.body)) if asking.body else source.headers
+        found = self.objects.put(asking.bucket, asking.key, source.body, headers)
+        return _json({"totalBytesRewritten": str(total), "done": True, "resource": {"generation": found.version}})
+
+    def _get_resource(self, asking: Asking) -> Reply:
+        found = self.objects.find(asking.bucket, asking.key)
+        named = {name: found.headers[header] for name, header in _JSON_NAMES.items() if header in found.headers}
+        meta = {
+            name.removeprefix("x-goog-meta-"): value
+            for name, value in found.headers.items()
+            if name.startswith("x-goog-meta-")
+        }
+        return _json({"name": found.key, "generation": found.version, **named, "metadata": meta})
+
     def _delete(self, asking: Asking) -> Reply:
         self._delete_one(asking, asking.key, asking.query.get("versionId", asking.query.get("generation")))
         return Reply(204)
@@ -269,14 +314,15 @@ class XmlDialect:
                 failures += f"<Error><Key>{escape(key)}</Key><Code>{refused.code}</Code><Message>no</Message></Error>"
         return _xml(f"<DeleteResult>{failures}</DeleteResult>")
 
-    def _check_write(self, asking: Asking) -> None:
+    def _check_write(self, asking: Asking, generation: str | None = None) -> None:
         try:
             found = self.objects.find(asking.bucket, asking.key)
         except Missing as missing:
             if missing.code != "NoSuchKey":
                 raise
             found = None
-        check_write(asking, found, self.habits, asking.headers.get("x-goog-if-generation-match"))
+        generation = generation or asking.headers.get("x-goog-if-generation-match")
+        check_write(asking, found, self.habits, generation)
 
     def _kept(self, headers: dict[str, str]) -> dict[str, str]:
         meta = f"{self.prefix}meta-"
@@ -289,6 +335,17 @@ class XmlDialect:
 def _xml(body: str, headers: dict[str, str] | None = None) -> Reply:
     document = f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'
     return Reply(200, {"content-type": "application/xml", **(headers or {})}, document.encode())
+
+
+def _json(answer: dict[str, object], status: int = 200) -> Reply:
+    return Reply(status, {"content-type": "application/json"}, json.dumps(answer).encode())
+
+
+def _of_resource(resource: dict[str, Any]) -> dict[str, str]:
+    """Return the headers of an object with the attributes of a resource."""
+    named = {header: resource[name] for name, header in _JSON_NAMES.items() if name in resource}
+    meta = {f"x-goog-meta-{name}": value for name, value in resource.get("metadata", {}).items()}
+    return {**named, **meta, "x-goog-storage-class": resource.get("storageClass", "STANDARD")}
 
 
 def _encoder(query: dict[str, str]) -> Callable[[str], str]:

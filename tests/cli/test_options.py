@@ -1,3 +1,4 @@
+import re
 from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
@@ -6,7 +7,7 @@ import pytest
 
 from testbed.places import nothing_exists
 from tradewind.cli import VERBS, cp
-from tradewind.cli.arguments import parse
+from tradewind.cli.arguments import build_parser, parse
 from tradewind.cli.cp import run as run_cp
 from tradewind.cli.options import access, accesses, object_filter, parse_cost, parse_time_ms, read_rules
 from tradewind.cli.transferring import options_from, split_paths
@@ -323,3 +324,12 @@ def test_only_a_similar_verb_is_suggested(verb: str, hint: str) -> None:
     with pytest.raises(UsageError) as refused:
         _refuse_verb(verb)
     assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_denial_of_no_sign_is_known_and_hidden(verb: str) -> None:
+    parser = build_parser(verb, import_module(f"tradewind.cli.{verb}"))
+    known = set(parser._option_string_actions)
+    denied = {f"--no-{option.removeprefix('--')}" for option in known if re.fullmatch(r"--(src-|dst-)?no-sign", option)}
+    assert denied <= known
+    assert not re.search(r"--no-(src-|dst-)?no-", parser.format_help())

@@ -78,3 +78,23 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
 def test_words_of_other_tools_get_a_hint(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words.split()) == 2
     assert f"hint: {hint}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["lsd", "s3:"], "write `tradewind ls`"),
+        (["ls", "s3:"], "write s3://, or ./s3: for a path"),
+        (["cp", "a", "s3://b/c", "--jobs", "4"], "write --concurrency N"),
+        (["cp", "a", "s3://b/c", "-j", "4"], "write --concurrency N"),
+        (["du", "-sh", "s3://b"], "leave it out: du prints one sum"),
+    ],
+)
+def test_habits_get_a_hint(capsys: pytest.CaptureFixture[str], words: list[str], hint: str) -> None:
+    assert main(words) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_a_letter_of_a_group_is_named_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["du", "-sh", "s3://b"]) == 2
+    assert "unknown option -s\n" in capsys.readouterr().err

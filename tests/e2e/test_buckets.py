@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,9 @@ def test_a_bucket_is_made_used_and_removed_only_when_empty(
     access = there.flags("src")
     url = f"{root(account_of(there))}made-{secrets.token_hex(6)}"
     assert command.run("mb", url, *access, *project(there)).expect(0).stdout == f"made {url}\n"
+    assert command.run("ls", url, *access).expect(0).stdout == ""
+    assert command.run("du", url, *access).expect(0).stdout == f"0\t0\t{url}/\n"
+    command.run("ls", f"{url}/missing", *access).expect(3)
     command.run("cp", "-", f"{url}/d/x", *there.flags("dst"), stdin=b"content").expect(0)
     unconfirmed = command.run("rb", "--force", url, *access).expect(2)
     assert "with all its objects" in unconfirmed.stderr and "hint: confirm with -y" in unconfirmed.stderr
@@ -87,3 +91,26 @@ def test_what_an_account_does_not_take_is_refused(
         monkeypatch.delenv(variable, raising=False)
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_an_empty_directory_is_listed_and_a_missing_one_is_not(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert command.run("ls", tmp_path / "empty").expect(0).stdout == ""
+    assert command.run("du", tmp_path / "empty").expect(0).stdout.startswith("0\t0\t")
+    command.run("ls", tmp_path / "missing").expect(3)
+
+
+@pytest.mark.parametrize("verb", ["ls", "du"])
+def test_a_bucket_without_its_scheme_is_a_missing_file(command: Command, verb: str) -> None:
+    missing = command.run(verb, "my-bucket").expect(3)
+    assert missing.stderr.splitlines() == [
+        "error: my-bucket: no such file or directory",
+        "hint: for a bucket write its kind: s3://my-bucket",
+    ]
+    (command.home / "my-bucket").write_bytes(b"1")
+    command.run(verb, "my-bucket").expect(0)
+
+
+def test_mb_names_the_url_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mb", "my-bucket"]) == 2
+    assert "hint: write s3://my-bucket, gs://BUCKET" in capsys.readouterr().err

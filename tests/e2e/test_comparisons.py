@@ -134,4 +134,11 @@ def test_check_without_a_rule_compares_checksums(place: Callable[[str], Place], 
     words = (source.url, there.url, *there.flags("dst"))
     checked = command.run("check", *words).expect(6)
     assert checked.stdout == command.run("check", "--compare", "checksum", *words).expect(6).stdout
-    assert checked.stdout == "differs  b (checksum)\n"
+    assert checked.stdout == "differs  b (checksum; sync would keep it)\n"
+    assert "hint: sync would keep 1 of them, because it goes by size and time: pass" in checked.stderr
+    found = command.run("check", "--json", *words).expect(6).stdout.splitlines()[0]
+    assert json.loads(found) == {"kind": "differs", "name": "b", "detail": "checksum", "kept_by_sync": True}
+    command.run("sync", *words).expect(0)
+    assert there.get("b") == b"CONTENT"
+    command.run("sync", "--compare", "checksum", *words).expect(0)
+    assert there.get("b") == b"content"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from testbed.drive import Command
-from testbed.faults import Answer, HttpProxy, Request, Rule
+from testbed.faults import Answer, Call, HttpProxy, Request, Rule
+from testbed.odd_stores import Habits, Object, OddPlace, OddStore, during
 from testbed.places import AzurePlace, GcsPlace, S3Place
 from testbed.servers import Server
 from testbed.trees import payload
@@ -105,18 +107,93 @@ def test_a_refused_copy_by_the_store_is_reported(
     assert f"{PASSED}the store did not copy by itself" in copy(command, s3, other.flags("dst"), other)
 
 
+TOO_LONG = Answer(
+    413, "EntityTooLarge", "Copy spanning locations and/or storage classes could not complete within 30 seconds."
+)
+
+
 def test_a_copy_for_which_google_needs_too_long_passes_this_machine(command: Command, gcs_server: Server) -> None:
+    """The server has no JSON API."""
     source, place = GcsPlace(gcs_server, command), GcsPlace(gcs_server, command)
     source.put("k", CONTENT)
-    message = "Copy spanning locations and/or storage classes could not complete within 30 seconds."
     with HttpProxy(gcs_server.endpoint) as proxy:
-        proxy.add(Rule(Answer(413, "EntityTooLarge", message), when=lambda r: "x-goog-copy-source" in r.headers))
+        proxy.add(Rule(TOO_LONG, when=lambda r: "x-goog-copy-source" in r.headers))
         source.endpoint = place.endpoint = proxy.endpoint
         done = command.run("cp", f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")).expect(
             0
         )
     assert place.get("k") == CONTENT
     assert f"{PASSED}the store did not copy by itself" in done.stderr
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """Two buckets of a store like Google's that refuses copies in one request."""
+
+    store: OddStore
+    source: OddPlace
+    target: OddPlace
+
+    def arguments(self, *options: str) -> list[str]:
+        """Return those of a copy of the object."""
+        return [
+            f"{self.source.url}/a b/é",
+            f"{self.target.url}/k",
+            *self.source.flags(),
+            *self.target.flags("dst"),
+            *options,
+        ]
+
+    def copied(self) -> Object:
+        """Return the copy."""
+        return self.store.objects.find(self.target.bucket, "k")
+
+
+@pytest.fixture
+def rewriting(command: Command) -> Iterator[Rewriting]:
+    with OddStore("gcs", Habits(rewrite_requests=3)) as store:
+        store.add(Rule(TOO_LONG, when=during("copy")))
+        made = Rewriting(store, OddPlace(store, command), OddPlace(store, command))
+        made.source.put("a b/é", CONTENT)
+        kept = {"content-type": "text/x-test", "x-goog-meta-colour": "blue"}
+        store.objects.find(made.source.bucket, "a b/é").headers.update(kept)
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("options", "headers"),
+    [
+        ((), {"content-type": "text/x-test", "x-goog-meta-colour": "blue"}),
+        (("--storage-class", "NEARLINE"), {"content-type": "text/x-test", "x-goog-storage-class": "NEARLINE"}),
+        (("--content-type", "text/other"), {"content-type": "text/other", "x-goog-meta-colour": "blue"}),
+    ],
+    ids=["as-it-is", "storage-class", "content-type"],
+)
+def test_google_copies_in_several_requests_what_takes_too_long(
+    command: Command, rewriting: Rewriting, options: tuple[str, ...], headers: dict[str, str]
+) -> None:
+    done = command.run("cp", *rewriting.arguments(*options)).expect(0)
+    copied = rewriting.copied()
+    assert (copied.body, copied.headers.items() >= headers.items()) == (CONTENT, True), copied.headers
+    assert "through this machine" not in done.stderr
+    assert rewriting.store.requests(during("get")) == rewriting.store.requests(during("put")) == []
+    tokens = [each.request.query.get("rewriteToken") for each in rewriting.store.requests(during("rewrite"))]
+    assert tokens == [None, "1", "2"]
+
+
+def test_a_source_that_changes_during_a_copy_in_several_requests_is_copied_again(
+    command: Command, rewriting: Rewriting
+) -> None:
+    change = Call(lambda: rewriting.source.put("a b/é", b"new"))
+    rewriting.store.add(Rule(change, when=during("rewrite"), skip=1, count=1))
+    done = command.run("cp", *rewriting.arguments())
+    assert done.code != 0 or rewriting.copied().body == b"new", done.stderr
+
+
+def test_a_copy_in_several_requests_that_copies_nothing_ends(command: Command, rewriting: Rewriting) -> None:
+    rewriting.store.habits.rewrite_requests = -1
+    done = command.run("cp", *rewriting.arguments(), timeout_s=120)
+    assert done.code != 0 and "requests in a row copied nothing" in done.stderr
 
 
 def test_a_file_passes_this_machine_anyway(command: Command, s3: S3Place) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from testbed.drive import Command
 from tradewind.errors import ConfigError, StateError
 from tradewind.state import database as module
-from tradewind.state.database import DATABASE_FILE, Database, open_database
+from tradewind.state.database import DATABASE_FILE, KEPT_LOG_BYTES_MAX, Database, open_database
 from tradewind.state.filesystem import keeps_shared_memory, type_of
 from tradewind.state.schema import VERSION
 
@@ -147,6 +148,8 @@ def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path, damage: str)
     (tmp_path / "a").write_text("x")
     command.run("cp", tmp_path / "a", tmp_path / "b").expect(0)
     path = command.state / DATABASE_FILE
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT 1 FROM jobs")  # The last to close moves the log into the database.
     content = bytearray(path.read_bytes())
     if damage == "not a database":
         content = bytearray(b"hello" * 1000)
@@ -162,6 +165,19 @@ def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path, damage: str)
         assert done.stderr.startswith("error: ") and f"{path} is damaged: " in done.stderr
         assert "hint: restore it from a copy, or recover it: docs/guides/troubleshooting.md" in done.stderr
         assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_command_leaves_a_short_log_and_moves_a_long_one(tmp_path: Path) -> None:
+    command = Command(tmp_path / "home")
+    (tmp_path / "a").write_text("x")
+    log, lengths = command.state / f"{DATABASE_FILE}-wal", list[int]()
+    for _ in range(30):
+        command.run("cp", tmp_path / "a", tmp_path / "b").expect(0)
+        lengths.append(log.stat().st_size if log.exists() else 0)
+        if 0 in lengths:
+            break
+    assert lengths[-1] == 0 < lengths[-2] <= KEPT_LOG_BYTES_MAX, lengths
+    assert len(command.jobs()) == len(lengths), "no job was lost with a log"
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:

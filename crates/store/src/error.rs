@@ -89,6 +89,8 @@ pub struct Error {
 
 /// S3's code for a request that was signed at a time too far from the store's.
 pub(crate) const WRONG_CLOCK: &str = "RequestTimeTooSkewed";
+/// Code of S3 for a new bucket that exists and belongs to the user.
+const OWN_BUCKET: &str = "BucketAlreadyOwnedByYou";
 
 /// A listing whose keys do not ascend in byte order, so that it cannot be compared with another one.
 pub const UNORDERED: &str = "its keys are not listed in order";
@@ -143,6 +145,7 @@ impl Error {
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => "run the transfer again: another writer or a late attempt wrote this key",
             Lost => "the store lost data that it had acknowledged: report this to its operator, or use another store",
+            Occupied if self.message.contains(OWN_BUCKET) => "use it, or choose another name",
             Occupied if self.operation == "make" => "choose another name",
             Occupied if self.operation == "remove" => "--force deletes its objects first",
             Occupied => "delete it there, or choose another destination name",
@@ -171,6 +174,12 @@ impl Error {
                 "correct the URL: s3://bucket, gs://bucket or az://account/container"
             }
             Configuration => "see `tradewind config show`",
+            _ if self.message.contains("InvalidBucketName") => {
+                "the name of a bucket has 3 to 63 lowercase letters, digits, hyphens and dots"
+            }
+            _ if self.message.contains("InvalidStorageClass") => {
+                "name a class that this store has, as it writes it: STANDARD_IA, not standard_ia"
+            }
             _ => return None,
         })
     }
@@ -195,4 +204,21 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
         cause = next;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_name_or_class_says_what_to_write() {
+        let hint = |kind, operation, message: &str| Error::new(kind, operation, "s3://b", message).hint();
+        let made = "the bucket exists, and it is yours (BucketAlreadyOwnedByYou), HTTP 409";
+        assert_eq!(hint(ErrorKind::Occupied, "make", made), Some("use it, or choose another name"));
+        assert_eq!(hint(ErrorKind::Occupied, "make", "(BucketAlreadyExists)"), Some("choose another name"));
+        let refused = |code: &str| hint(ErrorKind::BadRequest, "put", &format!("no ({code}), HTTP 400"));
+        assert!(refused("InvalidBucketName").unwrap().contains("lowercase letters"));
+        assert!(refused("InvalidStorageClass").unwrap().contains("STANDARD_IA"));
+        assert_eq!(refused("Other"), None);
+    }
 }

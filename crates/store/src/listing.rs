@@ -97,6 +97,9 @@ pub async fn split_ranges(
         return Ok(Split::whole(first));
     };
     let (bounds, cuts) = prober.bounds(prefix, page, ranges_max - 1).await?;
+    if !store.lists_from_any_key() {
+        return Ok(Split::whole(first));
+    }
     let ranges = ranges_of(&thin_out(bounds, cuts));
     let first = first.filter(|_| ranges.len() == 1);
     Ok(Split { ranges, first })

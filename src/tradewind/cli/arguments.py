@@ -143,8 +143,9 @@ class VerbParser(argparse.ArgumentParser):
         meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
         from tradewind.cli.other_tools import option_hint
 
-        is_cluster = not word.startswith("--")
-        hint = self.hints.get(word[:2] if is_cluster else word) or option_hint(word, options) or meant
+        if not word.startswith("--") and word[:2] in self.hints:
+            word = word[:2]
+        hint = self.hints.get(word) or option_hint(word, options) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:

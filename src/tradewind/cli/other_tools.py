@@ -22,7 +22,10 @@ OPTIONS = {
     **dict.fromkeys(("--max-transfer",), "--max-bytes SIZE"),
     **dict.fromkeys(("--max-age", "--include-after"), "--newer TIME"),
     **dict.fromkeys(("--min-age", "--include-before"), "--older TIME"),
-    **dict.fromkeys(("--transfers", "--checkers", "--numworkers", "--threads"), "--concurrency N"),
+    **dict.fromkeys(
+        ("--transfers", "--checkers", "--numworkers", "--threads", "--jobs", "-j", "--parallel", "--workers"),
+        "--concurrency N",
+    ),
     **dict.fromkeys(
         ("--part-size", "--block-size-mb", "--s3-chunk-size", "--multipart-chunksize"), "--chunk-size SIZE"
     ),
@@ -86,7 +89,7 @@ VERBS = {
     **dict.fromkeys(("move", "moveto"), "mv"),
     **dict.fromkeys(("rsync", "mirror"), "sync"),
     **dict.fromkeys(("delete", "del", "remove", "purge", "deletefile"), "rm"),
-    **dict.fromkeys(("list", "lsf", "lsl", "lsjson", "dir", "find"), "ls"),
+    **dict.fromkeys(("list", "lsf", "lsl", "lsd", "lsjson", "dir", "find"), "ls"),
     **dict.fromkeys(("tree",), "ls -r"),
     **dict.fromkeys(("size",), "du"),
     **dict.fromkeys(("mkdir", "make"), "mb"),

@@ -7,10 +7,11 @@ path of the program, None to find it.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, NoReturn
 
 from tradewind.engine.request import store_spec
-from tradewind.engine.tasks import become, parse_place
+from tradewind.engine.tasks import BUCKET_NAME, become, parse_place
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
 from tradewind.model.store import Access
@@ -52,7 +53,8 @@ def _bucket(url: str) -> Location:
     """Parse the URL of a bucket. Raises UsageError, UrlError."""
     place = parse_place(url)
     if place.kind in ("file", "mem"):
-        raise UsageError(f"{url} is not a bucket", hint="for example s3://BUCKET or az://ACCOUNT/CONTAINER")
+        meant = f"s3://{url}" if re.fullmatch(BUCKET_NAME, url) else "s3://BUCKET"
+        raise UsageError(f"{url} is not a bucket", hint=f"write {meant}, gs://BUCKET or az://ACCOUNT/CONTAINER")
     if place.key:
         raise UsageError(f"{url} names an object, not a bucket", hint=f"write {place.root}")
     return place

@@ -8,6 +8,7 @@ to find it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from tradewind.engine.request import (
     resolve,
     store_spec,
 )
-from tradewind.errors import Unavailable, UsageError
+from tradewind.errors import SourceNotFound, Unavailable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import (
     AttributeRules,
@@ -61,6 +62,10 @@ __all__ = [
 CLOUDS: tuple[Kind, ...] = ("s3", "gs", "az")
 #: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are checked at the same time.
 CLOUDS_TIMEOUT_S = 20.0
+
+
+#: A name that a bucket may have, and a file too.
+BUCKET_NAME = r"[a-z0-9][a-z0-9.-]+"
 
 
 def find_gateway() -> str:
@@ -158,9 +163,17 @@ def _listed(
         place = parse_place(url)
         if place.is_directory:
             refuse_file(place, "leave out the slash at its end")
-        return *listing_place(parse_place(url), access), rules
+        _refuse_bare_bucket(url, place)
+        return *listing_place(place, access), rules
     limited = replace(rules, within=NameGlob(pattern.glob, below)) if folders else pattern.rules(rules, below=below)
     return *directory_place(pattern.folder, access), limited
+
+
+def _refuse_bare_bucket(text: str, place: Location) -> None:
+    """Raise SourceNotFound for a missing path that looks like the name of a bucket."""
+    name = text.removesuffix("/")
+    if place.kind == "file" and re.fullmatch(BUCKET_NAME, name) and not os.path.lexists(name):
+        raise SourceNotFound(f"{text}: no such file or directory", hint=f"for a bucket write its kind: s3://{text}")
 
 
 def become_check(

@@ -26,8 +26,8 @@ _ROOT_NAMES = {
     "r2": "r2://ACCOUNT/BUCKET/KEY",
 }
 
-#: `s3:/b`, `s3//b` and `s3:b`: a URL without a slash or colon.
-_MISTYPED = r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))"
+#: `s3:/b`, `s3//b`, `s3:b` and `s3:`: a URL without a slash or colon.
+_MISTYPED = r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9])|:\Z)"
 
 #: An account: a URL that ends before the bucket.
 _ACCOUNT = r"(?i)(?:(?P<cloud>s3|gs)://|(?P<kind>az|r2)://(?P<account>[a-z0-9-]+)/?)"

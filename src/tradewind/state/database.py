@@ -42,6 +42,9 @@ STEP_S = 0.1
 PAUSE_S = 0.005
 #: Maximum wait at the exit for a thread that uses the connection.
 CLOSE_S = 0.5
+#: A log that is not longer stays at the exit. To move it into the database and make the next one takes six flushes of
+#: the disk. The next process reads the log first, so a long one costs more than it saves.
+KEPT_LOG_BYTES_MAX = 512 << 10
 
 TROUBLE = "docs/guides/troubleshooting.md#the-state-database"
 
@@ -159,6 +162,13 @@ class Database:
                 self._leave()
             finally:
                 self._lock.release()
+
+    def may_keep_log(self) -> bool:
+        """Return whether the process may end as if it were killed, because the log is short."""
+        try:
+            return os.path.getsize(f"{self.path}-wal") <= KEPT_LOG_BYTES_MAX
+        except OSError:
+            return False
 
     def _present(self) -> tuple[int, int, int]:
         try:
@@ -281,10 +291,11 @@ def open_database(state_dir: str | os.PathLike[str]) -> Database:
 
 @atexit.register
 def _close_databases() -> None:
-    """Close the connections before Python ends: it need not collect the objects that hold them."""
+    """Close the connections before Python ends, so that SQLite moves their logs into the databases. Short logs stay."""
     for database in list(_databases.values()):
-        with suppress(sqlite3.Error):
-            database.close()
+        if not database.may_keep_log():
+            with suppress(sqlite3.Error):
+                database.close()
 
 
 @contextmanager

@@ -68,10 +68,18 @@ enum Finding {
     Same,
     Missing(String),
     Extra(String),
-    Differs(String, &'static str),
+    Differs(String, Different),
     Unproven(String),
     Failed(String, Error),
     Refused(Error),
+}
+
+/// How the two objects of a name differ.
+#[derive(Clone, Copy)]
+struct Different {
+    by: Difference,
+    /// Their listings do not tell, so `sync` without a comparison of checksums would not copy the object.
+    kept_by_sync: bool,
 }
 
 #[derive(Serialize)]
@@ -80,6 +88,8 @@ struct Line<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    kept_by_sync: bool,
 }
 
 /// The number of names for each finding.
@@ -93,6 +103,8 @@ struct Tally {
     failed: u64,
     #[serde(skip)]
     failed_for_good: u64,
+    #[serde(skip)]
+    kept_by_sync: u64,
     #[serde(skip)]
     refused: Refused,
 }
@@ -217,7 +229,10 @@ impl Check {
                 Some(theirs) => match self.compare(&ours, &theirs, pairs).await {
                     Ok(Verdict::Same) => Finding::Same,
                     Ok(Verdict::Differs(Difference::Unproven) | Verdict::NeedsChecksums) => Finding::Unproven(name),
-                    Ok(Verdict::Differs(difference)) => Finding::Differs(name, word_of(difference)),
+                    Ok(Verdict::Differs(by)) => {
+                        let kept_by_sync = self.is_kept_by_sync(by, &ours, &theirs);
+                        Finding::Differs(name, Different { by, kept_by_sync })
+                    }
                     Err(error) => Finding::Failed(name, error),
                 },
             }
@@ -258,6 +273,14 @@ impl Check {
         }
     }
 
+    /// Returns whether `sync`, by its default, would take objects that differ `by` something for the same.
+    fn is_kept_by_sync(&self, by: Difference, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
+        let [(source, _), (target, _)] = &self.sides;
+        let times = Times::between(source.as_ref(), target.as_ref());
+        let (ours, theirs) = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
+        by == Difference::Checksum && decide(Comparison::Auto, times, &ours, &theirs) == Verdict::Same
+    }
+
     async fn ask(&self, store: &Arc<dyn Store>, object: &ObjectInfo) -> Result<ObjectInfo, Error> {
         self.policy.run("head", store.url(), || store.head(&object.key)).await
     }
@@ -273,11 +296,15 @@ impl Check {
     }
 
     fn print(&self, finding: Finding, refused: &mut Refused, streams: &mut Streams) -> io::Result<()> {
+        let mut kept_by_sync = false;
         let (kind, name, detail) = match finding {
             Finding::Same => return Ok(()),
             Finding::Missing(name) => ("missing", name, None),
             Finding::Extra(name) => ("extra", name, None),
-            Finding::Differs(name, what) => ("differs", name, Some(what.to_owned())),
+            Finding::Differs(name, different) => {
+                kept_by_sync = different.kept_by_sync;
+                ("differs", name, Some(word_of(different.by).to_owned()))
+            }
             Finding::Unproven(name) => ("unproven", name, None),
             Finding::Failed(name, error) => ("failed", name, Some(error.to_string())),
             Finding::Refused(error) => {
@@ -286,10 +313,11 @@ impl Check {
             }
         };
         if self.json {
-            return streams.json_line(&Line { kind, name: &name, detail });
+            return streams.json_line(&Line { kind, name: &name, detail, kept_by_sync });
         }
         let name = escaped(&name);
         match detail {
+            Some(detail) if kept_by_sync => writeln!(streams.data, "{kind:<8} {name} ({detail}; sync would keep it)"),
             Some(detail) => writeln!(streams.data, "{kind:<8} {name} ({})", one_line(&detail)),
             None => writeln!(streams.data, "{kind:<8} {name}"),
         }
@@ -329,8 +357,14 @@ impl Check {
             let message = format!("the trees differ in {}", counted(different, "name", "names"));
             let is_nothing_there = tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
             let (store, prefix) = &self.sides[1];
-            let hint = format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix));
-            return Err(TaskError::ended(Outcome::Mismatch, message, is_nothing_there.then_some(hint.as_str())));
+            let hint = match (is_nothing_there, tally.kept_by_sync) {
+                (true, _) => Some(format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix))),
+                (false, 0) => None,
+                (false, kept) => Some(format!(
+                    "sync would keep {kept} of them, because it goes by size and time: pass --compare checksum to it"
+                )),
+            };
+            return Err(TaskError::ended(Outcome::Mismatch, message, hint.as_deref()));
         }
         if tally.failed > 0 {
             let message = format!("{} could not be compared", counted(tally.failed, "object", "objects"));
@@ -352,7 +386,10 @@ impl Tally {
             Finding::Same => self.same += 1,
             Finding::Missing(_) => self.missing += 1,
             Finding::Extra(_) => self.extra += 1,
-            Finding::Differs(..) => self.differs += 1,
+            Finding::Differs(_, different) => {
+                self.differs += 1;
+                self.kept_by_sync += u64::from(different.kept_by_sync);
+            }
             Finding::Unproven(_) => self.unproven += 1,
             Finding::Failed(_, error) => {
                 self.failed += 1;

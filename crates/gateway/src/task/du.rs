@@ -3,7 +3,7 @@
 use super::list::Form;
 use super::refused::Refused;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of, nothing_in};
+use super::{Streams, TaskError, TaskResult, folder_of, is_only_empty, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
@@ -95,7 +95,8 @@ impl Du {
         refused.say_links("skipped", streams);
         let url = object_url(self.store.as_ref(), prefix);
         let (url, _) = selector.missing(&url, sums.excluded);
-        if sums.all.objects == 0 && !refused.has_unseen() {
+        let is_empty = sums.all.objects == 0 && !refused.has_unseen();
+        if is_empty && !is_only_empty(&self.store, prefix, &selector, sums.excluded) {
             let advice = |url: &str| format!("leave out the slash at its end: tradewind du {url}");
             return Err(nothing_in(&self.store, prefix, (&selector, sums.excluded), self.policy, advice).await);
         }

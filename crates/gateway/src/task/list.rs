@@ -2,7 +2,7 @@
 
 use super::refused::Refused;
 use super::text::{escaped, human_bytes};
-use super::{Streams, TaskError, TaskResult, folder_of, nothing_in};
+use super::{Streams, TaskError, TaskResult, folder_of, is_only_empty, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::{Selector, Within};
@@ -96,7 +96,8 @@ pub(super) async fn ls(
         lines.print_page(&page, streams)?;
     }
     lines.refused.say_links("skipped", streams);
-    if lines.printed == 0 && !lines.refused.has_unseen() {
+    let is_empty = lines.printed == 0 && !lines.refused.has_unseen();
+    if is_empty && !is_only_empty(&store, prefix, &selector, lines.excluded) {
         let advice = |url: &str| format!("leave out the slash at its end: tradewind ls {url}");
         return Err(nothing_in(&store, prefix, (&selector, lines.excluded), policy, advice).await);
     }

@@ -4,7 +4,7 @@ use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_optio
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::model::stays;
-use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
+use crate::rest::{Call, encode_path, encode_query, header, is_web_page, refuse_foreign_answer};
 use crate::rest::{WorkLimits, still_at_work, work_limits};
 use crate::{
     Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
@@ -14,7 +14,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
+use object_store::azure::AzureCredential;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -164,8 +165,10 @@ impl AzureStore {
         if source.range.is_some() {
             return Err(call.error(ErrorKind::Unsupported, "a whole object is copied without a range"));
         }
-        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
-        call.set("x-ms-copy-source", &encode_path(&root, &source.key))?;
+        let address = self.readable_address(&call, source).await?;
+        let mut address = HeaderValue::try_from(address).map_err(|error| call.error(ErrorKind::InvalidKey, error))?;
+        address.set_sensitive(true);
+        call.headers.insert("x-ms-copy-source", address);
         if let Some(etag) = &source.condition.etag {
             call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
         }
@@ -190,6 +193,22 @@ impl AzureStore {
         // The present ETag of the copy: it changes while the copy is pending, so that of the first answer is outdated.
         let written = Written { etag: etag(&headers), ..Written::default() };
         look_at_written(self, key, &written, &Checksums::default()).await
+    }
+
+    /// The address of a source of the same account. Azure reads it with the account's key or the token of the request; a
+    /// shared access signature must be in the address too.
+    async fn readable_address(&self, call: &Call, source: &PartSource) -> Result<String> {
+        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
+        let address = encode_path(&root, &source.key);
+        let credential = self.credential().await.map_err(|why| call.error(ErrorKind::Unauthenticated, why))?;
+        Ok(match credential.as_deref() {
+            Some(AzureCredential::SASToken(parameters)) => {
+                let parameters: Vec<_> =
+                    parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+                format!("{address}?{}", encode_query(&parameters))
+            }
+            _ => address,
+        })
     }
 
     /// Waits for a copy. Within one account most copies are done at once; Azure makes large ones in the background. A
@@ -345,7 +364,7 @@ impl AzureStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StoreConfig;
+    use crate::{Delegated, StoreAuthority, StoreConfig};
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
@@ -408,6 +427,47 @@ mod tests {
         let (origin, taken) = container_with_another_writer(usize::MAX);
         assert_eq!(copy_with_a_content_type(origin).await.unwrap().etag.as_deref(), Some("3"));
         assert_eq!(taken.lock().unwrap()[1..], ["comp=metadata", "comp=properties"]);
+    }
+
+    /// Starts a server that sends each request's source of a copy to the test.
+    fn container_that_tells_sources() -> (String, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, sources) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let head = lines.map_while(Result::ok).take_while(|line| !line.is_empty());
+                let source = head.filter_map(|line| line.strip_prefix("x-ms-copy-source: ").map(str::to_owned)).last();
+                source.map(|source| sender.send(source));
+                let answer = "HTTP/1.1 202 Accepted\r\nETag: \"1\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (origin, sources)
+    }
+
+    #[tokio::test]
+    async fn only_a_shared_access_signature_is_in_the_address_of_a_source() {
+        let signature = [("sv", "2020"), ("sig", "a+b=")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for (authority, query) in [
+            (StoreAuthority::AzureSas(signature.to_vec()), "?sig=a%2Bb%3D&sv=2020"),
+            (StoreAuthority::AzureKey("a2V5".to_owned()), ""),
+            (StoreAuthority::Bearer("token".to_owned()), ""),
+        ] {
+            let (origin, sources) = container_that_tells_sources();
+            let config = StoreConfig {
+                url: "az://account/container".to_owned(),
+                endpoint: Some(origin.clone()),
+                delegated: Some(Arc::new(Delegated::new(Ok(authority), None))),
+                ..StoreConfig::default()
+            };
+            let (bucket, condition) = ("other".to_owned(), Precondition::default());
+            let source = PartSource { bucket, key: "a b".to_owned(), condition, range: None };
+            let store = crate::open(&config).unwrap();
+            store.copy("key", &source, &PutOptions::default()).await.ok();
+            assert_eq!(sources.recv().unwrap(), format!("{origin}/other/a%20b{query}"));
+        }
     }
 
     #[test]

@@ -25,6 +25,13 @@ pub(crate) fn encode_path(prefix: &str, key: &str) -> String {
     path
 }
 
+/// Encodes a name that is one segment of a path: its slashes too.
+pub(crate) fn percent_encode(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len() * 3 / 2);
+    encode_into(&mut encoded, name, false);
+    encoded
+}
+
 /// Encodes query parameters in canonical order: sorted by encoded name, each with a `=`.
 pub(crate) fn encode_query(parameters: &[(&str, &str)]) -> String {
     let mut encoded: Vec<(String, String)> = parameters

@@ -1,4 +1,5 @@
-//! The error format that S3, compatible servers and Azure share: an XML document with a code and a message.
+//! The error format that S3, compatible servers and Azure share: an XML document with a code and a message. Google's
+//! JSON API has its own.
 
 use crate::ErrorKind;
 use crate::error::WANTS_TLS;
@@ -34,6 +35,14 @@ pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
         Ok(())
     });
     (walked.is_ok() && !answer.code.is_empty()).then_some(answer)
+}
+
+/// Parses an error answer of Google's JSON API; `None` for anything else. The code is the reason of the first error.
+pub(crate) fn parse_json_error(json: &[u8]) -> Option<ErrorAnswer> {
+    let answer: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let code = text(&answer["error"]["errors"][0]["reason"])?;
+    Some(ErrorAnswer { code, message: text(&answer["error"]["message"]).unwrap_or_default(), ..ErrorAnswer::default() })
 }
 
 /// Returns the message for an answer that says that `origin` needs TLS: servers in Go and nginx send one to plain HTTP.

@@ -25,6 +25,8 @@ pub(crate) struct Dialect {
     pub(crate) batch_delete: bool,
     /// Whether `UploadPartCopy` exists.
     pub(crate) part_copy: bool,
+    /// Whether a copy that the store refuses as too long (413) can be made by `rewriteTo`.
+    pub(crate) rewrites: bool,
     pub(crate) tagging: Option<&'static str>,
     /// Header that says whether a copy keeps the tags of its source (the default) or gets those of the request.
     pub(crate) tagging_directive: Option<&'static str>,
@@ -46,6 +48,7 @@ pub(crate) static S3: Dialect = Dialect {
     amz_checksums: true,
     batch_delete: true,
     part_copy: true,
+    rewrites: false,
     tagging: Some("x-amz-tagging"),
     tagging_directive: Some("x-amz-tagging-directive"),
 };
@@ -67,6 +70,7 @@ pub(crate) static GCS: Dialect = Dialect {
     amz_checksums: false,
     batch_delete: false,
     part_copy: false,
+    rewrites: true,
     tagging: None,
     tagging_directive: None,
 };

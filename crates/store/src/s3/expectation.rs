@@ -28,6 +28,12 @@ pub(super) struct Condition {
     is_match: bool,
 }
 
+impl Condition {
+    pub(super) fn value(&self) -> &str {
+        &self.value
+    }
+}
+
 impl Bucket {
     /// The header that expresses `expect` to this server; `None` if there is none.
     pub(super) fn condition(&self, expect: Option<&Expect>) -> Option<Condition> {

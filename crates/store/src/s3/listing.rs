@@ -39,11 +39,11 @@ fn is_of_minio(headers: &HeaderMap) -> bool {
 
 impl Bucket {
     /// Returns one page. If a server answers in version 1 whatever it is asked, that is remembered, and later requests
-    /// use version 1. Version 1 begins at `marker` and ignores `start-after`. A server that loses keys after a bound is
-    /// never sent one.
+    /// use version 1. Version 1 begins at `marker` and ignores `start-after`. A server that loses keys after a bound, or
+    /// ignores it, gets no other one.
     pub(super) async fn list_objects(&self, request: &ListRequest) -> Result<ListPage> {
         if let (None, Some(after)) = (&request.continuation, &request.start_after)
-            && self.loses_keys_after_bound.load(Ordering::Relaxed)
+            && self.must_list_from_start.load(Ordering::Relaxed)
         {
             return self.list_past(request, after).await;
         }
@@ -56,8 +56,16 @@ impl Bucket {
         };
         let mut listing = self.list_from(request, from).await?;
         if let From::StartAfter(after) = from
-            && self.loses_keys_after_bound.load(Ordering::Relaxed)
+            && self.must_list_from_start.load(Ordering::Relaxed)
         {
+            return self.list_past(request, after).await;
+        }
+        if let From::StartAfter(after) = from
+            && !listing.is_v1()
+            && listing.begins_before(after)
+        {
+            tracing::debug!(store = %self.url, "the server ignores the start of a listing");
+            self.must_list_from_start.store(true, Ordering::Relaxed);
             return self.list_past(request, after).await;
         }
         if listing.is_v1() && !knows_v1_only {
@@ -124,7 +132,7 @@ impl Bucket {
         let call = self.call("list", Method::GET, "", &query);
         let (headers, body) = self.send_small(call.clone()).await?;
         if is_of_minio(&headers) {
-            self.loses_keys_after_bound.store(true, Ordering::Relaxed);
+            self.must_list_from_start.store(true, Ordering::Relaxed);
         }
         let listing = parse_listing(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
         if let From::Marker(marker) = from

@@ -20,6 +20,7 @@ mod open;
 mod presign;
 mod profile;
 mod read;
+mod rewrite;
 mod send;
 mod session;
 mod sigv4;
@@ -73,8 +74,8 @@ pub(crate) struct Bucket {
     checksum_kind: AtomicU8,
     /// The server is known to support only version 1 of the listing.
     lists_v1_only: AtomicBool,
-    /// The server is known to leave out keys in a listing that begins after a key.
-    loses_keys_after_bound: AtomicBool,
+    /// The server is known to ignore the key after which a listing shall begin, or to leave out keys after it.
+    must_list_from_start: AtomicBool,
     key_order: KeyOrder,
     /// The server answered a conditional delete as if it did not support conditions.
     refuses_delete_conditions: AtomicBool,
@@ -123,7 +124,7 @@ impl Store for Bucket {
     }
 
     fn lists_from_any_key(&self) -> bool {
-        !self.loses_keys_after_bound.load(Ordering::Relaxed)
+        !self.must_list_from_start.load(Ordering::Relaxed)
     }
 
     fn lists_in_key_order(&self) -> bool {

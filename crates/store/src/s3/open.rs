@@ -183,7 +183,7 @@ fn new_bucket(
         limits,
         checksum_kind: AtomicU8::new(0),
         lists_v1_only: AtomicBool::new(false),
-        loses_keys_after_bound: AtomicBool::new(false),
+        must_list_from_start: AtomicBool::new(false),
         key_order: KeyOrder::default(),
         refuses_delete_conditions: AtomicBool::new(false),
         write_conditions: Default::default(),

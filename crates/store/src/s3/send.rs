@@ -7,7 +7,7 @@ use super::errors::{meaning, names_customer_key, says_gone};
 use crate::error::WRONG_CLOCK;
 use crate::rest::{
     Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
-    read_all, unix_now_ms, wants_tls,
+    parse_json_error, read_all, unix_now_ms, wants_tls,
 };
 use crate::xml::is_document;
 use crate::{Error, ErrorKind, Payload, Result};
@@ -103,7 +103,7 @@ impl Bucket {
     }
 
     /// Sends a call once. The inner error holds the refusal and the region hint of the server.
-    async fn send_to(
+    pub(super) async fn send_to(
         &self,
         address: &BucketAddress,
         mut call: Call,
@@ -122,7 +122,7 @@ impl Bucket {
         let (head, body) = response.into_parts();
         let body = if asked.method == Method::HEAD { Bytes::new() } else { read_all(&asked, body).await? };
         let body = Secrets::hide(&head, body);
-        let answer = parse_error(&body);
+        let answer = parse_error(&body).or_else(|| parse_json_error(&body));
         let region = header(&head.headers, "x-amz-bucket-region").map(str::to_owned);
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);

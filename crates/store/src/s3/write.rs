@@ -12,7 +12,7 @@ use crate::{
     look_at_written,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -289,7 +289,12 @@ impl Bucket {
         }
         self.set_options(&mut call, options)?;
         let condition = self.condition(options.expect.as_ref());
-        let response = self.send_on(condition.as_ref(), || Ok(call.clone())).await?;
+        let response = match self.send_on(condition.as_ref(), || Ok(call.clone())).await {
+            Err(refusal) if self.dialect.rewrites && refusal.status == StatusCode::PAYLOAD_TOO_LARGE => {
+                return self.rewrite(key, source, options, refusal).await;
+            }
+            answer => answer?,
+        };
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&call, body).await?;
         self.refuse_late(&call, &head, &body)?;

@@ -59,6 +59,13 @@ impl Listing {
         self.has_marker && !self.has_count
     }
 
+    /// Returns whether it has an entry that does not come after `after`. A folded prefix that contains `after` may hold
+    /// keys after it.
+    pub(crate) fn begins_before(&self, after: &str) -> bool {
+        let mut folded = self.prefixes.iter().filter(|prefix| !after.starts_with(prefix.as_str()));
+        self.keys.iter().any(|entry| entry.key.as_str() <= after) || folded.any(|prefix| prefix.as_str() <= after)
+    }
+
     /// Returns how the listing continues; `None` at its end. Version 1 names the next marker only with a delimiter;
     /// without one, it is the last key (S3's reference, `ListObjects`).
     ///
