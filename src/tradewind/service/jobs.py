@@ -145,7 +145,7 @@ class JobQueue:
                     traceparent=traceparent,
                 )
             )
-            proposal = job_submitted(connection, job_id, sender.tenant, links, request.get("quote"), now)
+            proposal = job_submitted(connection, job_id, sender.tenant, links, request, now)
             if proposal is not None:
                 price = select(accounts.c.quote_usd_micros).where(accounts.c.job == job_id).scalar_subquery()
                 values = {"proposal": proposal, "price_usd_micros": price}

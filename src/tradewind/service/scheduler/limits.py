@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
@@ -134,6 +134,23 @@ class Limits:
                 return Admission(resource=resource, dimension=USD)
             rate_gbps = min(rate_gbps, free_gbps)
         return Admission(rate_gbps=rate_gbps)
+
+    def utilisation(self, kinds: Container[str]) -> dict[Resource, float]:
+        """Return the used share of each resource of some kinds that runs jobs.
+
+        It is the highest of its jobs and its rate over their limits, and of its jobs over the tuner's decision. It may
+        exceed 1 after a limit was lowered.
+        """
+        found = {}
+        for resource, used in self._usage.items():
+            if used.active and resource.kind in kinds:
+                limit = self.limit(resource)
+                pairs = [(used.active, limit.active), (used.active, self._tuned.get(resource))]
+                shares = [count / most if most else 1.0 for count, most in pairs if most is not None]
+                if limit.rate_gbps < math.inf:
+                    shares.append(used.rate_gbps / limit.rate_gbps if limit.rate_gbps else 1.0)
+                found[resource] = max(shares, default=0.0)
+        return found
 
     def take(self, resources: Iterable[Resource], rate_gbps: float, usd: float) -> None:
         """Count a job that starts."""

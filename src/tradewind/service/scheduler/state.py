@@ -27,6 +27,7 @@ from tradewind.service.scheduler.job_states import (
 )
 from tradewind.service.scheduler.jobs import (
     LINK,
+    SITE,
     Binder,
     Binding,
     Resource,
@@ -42,7 +43,7 @@ from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.timers import Timers
-from tradewind.service.scheduler.tuned_links import TunedLinks
+from tradewind.service.scheduler.tuned_links import TunedLinks, tuned_names
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 from tradewind.service.scheduler.withheld import withheld_gbps
 
@@ -112,6 +113,11 @@ class Scheduler:
     def withheld_gbps(self) -> dict[tuple[str, str], float]:
         """Return what the service withholds now of sold bandwidth, by the name of the link and the tenant [Gbit/s]."""
         return withheld_gbps(self._jobs, self._queues.values(), self._admitter, self._now_s)
+
+    def utilisation(self) -> dict[Resource, float]:
+        """Return the used share of each link and site that runs jobs. Links to hosts of users are left out."""
+        used = self._admitter.limits.utilisation((LINK, SITE))
+        return {one: share for one, share in used.items() if one.kind == SITE or tuned_names([one.name])}
 
     def _is_of_another(self, job_id: str, tenant: str) -> bool:
         """Return whether a job belongs to another tenant, which must not learn of it."""
