@@ -9,6 +9,7 @@ from typing import Any
 
 from tradewind.service.connections import destination_names
 from tradewind.service.grid import GridReader
+from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobRow
 from tradewind.service.links import link_end
 from tradewind.service.machines import HERE_ONLY, MachineRules
@@ -32,7 +33,7 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: Mac
     source, ends = stores_of(row.request)
     owned = [one for text in row.owned for one in _owned(text)]
     first = next((one for one in owned if one.store == ends[0]), _unlisted(row.request, ends[0]))
-    limit = row.request.get("limit_bytes_per_s")
+    limit, routes = row.request.get("limit_bytes_per_s"), JobRoutes.of_text(row.routes)
     return ServiceJob(
         id=row.id,
         tenant=row.tenant,
@@ -50,6 +51,8 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: Mac
         also_to=ends[1:],
         also_owns=tuple(one for one in owned if one != first),
         is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
+        links=() if routes is None else routes.links,
+        planned_gbps=0.0 if routes is None else routes.rate_gbps,
     )
 
 
@@ -68,7 +71,7 @@ def _owned(text: str) -> list[OwnedPlace]:
 
 
 class ServiceBinder:
-    """Binds a job to the direct links from its source to its destinations, at the rate of the grid."""
+    """Binds a job to the links of its planned routes, or else to the direct links at the rate of the grid."""
 
     def __init__(self, grid: GridReader) -> None:
         self._grid = grid
@@ -76,10 +79,11 @@ class ServiceBinder:
     def __call__(self, job: ServiceJob) -> Sequence[Binding]:
         """Return the only binding of a job."""
         starts, ends = [link_end(name) for name in job.sources], [link_end(name) for name in job.destinations]
-        links = tuple(f"{start}>{end}" for start in starts for end in ends)
-        sites = dict.fromkeys([SERVERS.name, *(name for name in (*starts, *ends) if "://" not in name)])
-        rates = [self._rate_gbps(start, end) for start in starts for end in ends]
-        return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
+        links = job.links or tuple(dict.fromkeys(f"{start}>{end}" for start in starts for end in ends))
+        passed = [*starts, *ends, *(name for link in job.links for name in link.split(">"))]
+        sites = dict.fromkeys([SERVERS.name, *(name for name in passed if "://" not in name)])
+        rate_gbps = job.planned_gbps or min(self._rate_gbps(start, end) for start in starts for end in ends)
+        return [Binding(job.sources[0], links, tuple(sites), (), rate_gbps)]
 
     @property
     def version(self) -> int:

@@ -29,7 +29,7 @@ from tradewind.service.prices import (
     used_in_month,
 )
 from tradewind.service.problems import ApiProblem
-from tradewind.service.quotes import accept_quote
+from tradewind.service.quotes import AcceptedQuote, accept_quote
 from tradewind.service.utilisation import price_utilisations
 
 __all__ = ["charges_of", "job_moved", "job_submitted"]
@@ -47,17 +47,17 @@ def job_submitted(
     links: Sequence[Sequence[str]],
     request: Mapping[str, Any],
     now_ms: int,
-) -> str | None:
-    """Open the account of a new job, and return the proposal of its quote; None without a quote.
+) -> AcceptedQuote | None:
+    """Open the account of a new job, and return its quote; None without one.
 
     Raises ApiProblem: 404, 409 or 410 for a quote that cannot be used, 409 if the tenant has a budget and the job no
     quote, 402 if the budget has too little left.
     """
     quote: str | None = request.get("quote")
-    price, proposal = 0, None
+    price, accepted = 0, None
     if quote is not None:
         accepted = accept_quote(connection, quote, tenant, job, now_ms)
-        price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
+        price, links = accepted.usd_micros, accepted.links
         loads: Sequence[float] = accepted.utilisations
         require_room(connection, tenant, f"job {job}", price, now_ms)
     else:
@@ -76,7 +76,7 @@ def job_submitted(
             is_open=1,
         )
     )
-    return proposal
+    return accepted
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:

@@ -28,7 +28,8 @@ budgets = Table(
 )
 
 #: `request` has resolved places, `owned` the places that the job will write, `links` its pairs of regions. `proposal`
-#: is an id of the engine, `job` the job that was submitted with the quote. `utilisations` of the links set the price.
+#: is an id of the engine, `job` the job that was submitted with the quote. `utilisations` of the links set the
+#: price. `routes` is `JobRoutes` if the plan has machines.
 quotes = Table(
     "quotes",
     METADATA,
@@ -44,6 +45,7 @@ quotes = Table(
     Column("expires_unix_ms", BigInteger, nullable=False),
     Column("job", Text),
     Column("utilisations", Text, nullable=False, server_default="[]"),
+    Column("routes", Text),
     Index("quotes_of_tenant", "tenant", "expires_unix_ms"),
 )
 

@@ -24,6 +24,7 @@ from tradewind.market.money import exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
+from tradewind.service.job_routes import planned_routes
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
 from tradewind.service.links import scheduled_links
 from tradewind.service.machines import counted_here
@@ -49,6 +50,7 @@ class AcceptedQuote:
     proposal: str
     links: tuple[tuple[str, str], ...]
     utilisations: tuple[float, ...]
+    routes: str | None
 
 
 class QuoteMaker:
@@ -129,7 +131,9 @@ class QuoteMaker:
                     f"tariff {hourly.name} is per hour, and the time of this transfer cannot be predicted",
                     hint="the operator can set a tariff per GB for it",
                 )
-            loads = price_utilisations(connection, scheduled_links(document))
+            direct = scheduled_links(document)
+            routes = planned_routes(proposal.plan, direct[0][0])
+            loads = price_utilisations(connection, direct if routes is None else [routes.links])
             service = tariff_amounts(price_list, links, use, used, now_ms, loads)
             cost_micros = micros_up(exact(proposal.cost_usd))
             usd_micros = cost_micros + sum(line.usd_micros for line in service)
@@ -163,6 +167,7 @@ class QuoteMaker:
                     owned=json.dumps(list(owned)),
                     links=json.dumps(list(links)),
                     utilisations=json.dumps(loads),
+                    routes=None if routes is None else routes.text(),
                     proposal=proposal.id,
                     view=json.dumps(view),
                 )
@@ -213,4 +218,6 @@ def accept_quote(connection: Connection, quote: str, tenant: str, job: str, now_
     if taken.rowcount == 0:
         raise ApiProblem(409, f"quote {quote} was used by job {row['job']}", hint="make a new one")
     links = tuple((src, dst) for src, dst in json.loads(row["links"]))
-    return AcceptedQuote(row["usd_micros"], row["proposal"], links, tuple(json.loads(row["utilisations"])))
+    return AcceptedQuote(
+        row["usd_micros"], row["proposal"], links, tuple(json.loads(row["utilisations"])), row["routes"]
+    )

@@ -2,8 +2,9 @@
 
 import copy
 import random
-from collections import Counter
-from itertools import permutations
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import pairwise, permutations
 from statistics import median
 
 import pytest
@@ -27,7 +28,7 @@ from tradewind.service.scheduler.events import (
     TimePassed,
     WeightSet,
 )
-from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Resource, ServiceJob
+from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Binding, Resource, ServiceJob
 from tradewind.service.scheduler.limits import TUNED, ResourceLimit
 from tradewind.service.scheduler.simulate import Simulator
 from tradewind.service.scheduler.state import Scheduler
@@ -154,6 +155,65 @@ def test_limits_and_ownership_hold_at_all_times(seed: int, tunes_links: bool) ->
     assert bool(simulator.tunings) == tunes_links
     assert all(seen.ended_s or seen.failed or simulator.scheduler.phase(name) in (None, "paused")
                for name, seen in simulator.jobs.items())  # fmt: skip
+
+
+REGIONS = ("paris", "rome", "oslo", "bern", "riga")
+
+
+def over_relays(job: ServiceJob) -> Sequence[Binding]:
+    """Bind a job to its planned routes, of which some share hops, or to the direct link."""
+    direct = f"{job.sources[0]}>{job.destination}"
+    return [Binding(job.sources[0], job.links or (direct,), (), (), job.planned_gbps or 8.0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_link_is_exceeded_on_routes_with_relays(seed: int) -> None:
+    """What runs is counted here from the decisions alone, and each byte of a job may take any of its routes."""
+    chance = random.Random(seed)
+    simulator = Simulator(over_relays, failures=0.1, seed=seed)
+    limits: dict[str, ResourceLimit] = {}
+    for start, end in permutations(REGIONS, 2):
+        limits[f"{start}>{end}"] = ResourceLimit(
+            active=chance.randint(1, 3), rate_gbps=chance.choice((5.0, 10.0, 20.0))
+        )
+    for name, limit in limits.items():
+        simulator.at(0, LimitSet(Resource(LINK, name), limit))
+    for number in range(200):
+        source, destination, *relays = chance.sample(REGIONS, len(REGIONS))
+        routes = [(source, *relays[: chance.randint(0, 2)], destination) for _ in range(chance.randint(0, 3))]
+        links = [f"{start}>{end}" for route in routes for start, end in pairwise(route)]
+        simulator.submit([job(
+            f"j{number}",
+            sources=(source,),
+            destination=destination,
+            path=f"{number}/",
+            size_bytes=int(chance.lognormvariate(0, 1) * 20 * GB),
+            submitted_s=float(chance.randrange(300)),
+            links=tuple(links),
+            planned_gbps=chance.uniform(2, 16) if links else 0.0,
+        )])  # fmt: skip
+    simulator.at(150, BanSet(Ban("a", Resource(LINK, "rome>oslo"), "test", end_s=400, stops_jobs=True)))
+    most = 0
+
+    def observe(now_s: float, changed: list[str]) -> None:
+        nonlocal most
+        active: Counter[str] = Counter()
+        rates: defaultdict[str, float] = defaultdict(float)
+        for name in simulator.running:
+            run = simulator.jobs[name]
+            assert run.binding is not None
+            for link in set(run.binding.links):
+                active[link] += 1
+                rates[link] += run.rate_gbps
+        for link, count in active.items():
+            assert count <= (limits[link].active or 0)
+            assert rates[link] <= limits[link].rate_gbps * (1 + 1e-6)
+        most = max(most, len(simulator.running))
+
+    simulator.observe = observe
+    simulator.run()
+    assert most > 5
+    assert all(seen.ended_s or seen.failed for seen in simulator.jobs.values())
 
 
 def etas(seed: int, count: int = 4000, reports: int = 0) -> list[tuple[str, Eta, float, float]]:

@@ -253,7 +253,8 @@ class Scheduler:
             self._fresh[queue] = None
 
     def _queue_of(self, job: ServiceJob) -> WaitingQueue:
-        key = (job.tenant, job.activity, job.sources, job.destinations, job.rate_gbps_min, job.rate_gbps_max)
+        rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps
+        key = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
         if key not in self._queues:
             self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
         return self._queues[key]
