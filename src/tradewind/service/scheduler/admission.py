@@ -50,8 +50,9 @@ class Admitter:
     def __init__(self, binder: Binder) -> None:
         self.limits = Limits()
         self.bans = Bans()
-        #: Stores that do not answer, with the tenant; the tenant is empty if they answer no job.
-        self.down: set[tuple[str, str]] = set()
+        #: Stores that do not answer, with the tenant, and where they were asked. The tenant is empty if they answer
+        #: no job.
+        self.down: dict[tuple[str, str], str] = {}
         self._binder = binder
         self._holders: dict[Resource, WaitingQueue] = {}
         self._holds: dict[int, list[Resource]] = {}
@@ -101,7 +102,8 @@ class Admitter:
                 return WaitCause(STORE_IS_DOWN, Resource(kind, store), store)
             if (store, job.tenant) in self.down:
                 # At the store itself, the turn would stay with this tenant, and keep others from it.
-                return WaitCause(STORE_IS_DOWN, store_of_tenant(store, job.tenant), store)
+                where = self.down[store, job.tenant]
+                return WaitCause(STORE_IS_DOWN, store_of_tenant(store, job.tenant), store, where=where)
         ban = self.bans.in_force(resources, now_s)
         if ban is None:
             return None

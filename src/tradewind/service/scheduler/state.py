@@ -534,12 +534,12 @@ class Scheduler:
             self._free([ban.resource])
 
     def _store_down(self, event: events.StoreDown) -> None:
-        self._admitter.down.add((event.store, event.tenant))
+        self._admitter.down[event.store, event.tenant] = event.where
         self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer", event.tenant)
         self._end_delays(event.store, event.tenant)
 
     def _store_up(self, event: events.StoreUp) -> None:
-        self._admitter.down.discard((event.store, event.tenant))
+        self._admitter.down.pop((event.store, event.tenant), None)
         own = [store_of_tenant(event.store, event.tenant)]
         self._free(own if event.tenant else resources_of_store(event.store))
         self._end_delays(event.store, event.tenant)
