@@ -276,3 +276,56 @@ def test_tenants_get_their_shares_while_all_have_a_backlog() -> None:
     simulator = build_simulator(3000, seed=0, stores=3)
     simulator.run()
     assert fairness_error(simulator, SUBMITTED_S, backlog_end_s(simulator)) <= 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ends_are_true_while_operators_close_links(seed: int) -> None:
+    """A job behind a ban ends after it; without an end of the ban nobody knows. A later ban is counted, too."""
+    chance = random.Random(seed)
+    simulator = Simulator(direct, failures=0.02, seed=seed, reports=4)
+    for store in STORES:
+        simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=4)))
+    bans = {
+        ("cern", "desy"): (Ban("drain", Resource(LINK, "cern>desy"), "", start_s=1500, end_s=2600), 1500.0),
+        ("kek", "bnl"): (Ban("known", Resource(LINK, "kek>bnl"), "", start_s=2000, end_s=2700, stops_jobs=True), 0.0),
+        ("bnl", "cern"): (Ban("endless", Resource(LINK, "bnl>cern"), ""), 1800.0),
+    }
+    for ban, at_s in bans.values():
+        simulator.at(at_s, BanSet(ban))
+    simulator.at(2800, BanLifted("endless"))
+    now_s, jobs = 0.0, []
+    for number in range(1800):
+        now_s += chance.expovariate(1 / 2.4)
+        source, destination = chance.sample(STORES, 2)
+        jobs.append(job(f"j{number}", sources=(source,), destination=destination, tenant=chance.choice(TENANTS),
+                        size_bytes=int(chance.lognormvariate(0, 1) * 12 * GB), submitted_s=now_s))  # fmt: skip
+    simulator.submit(jobs)
+    asked: list[tuple[str, Eta, float]] = []
+    behind = unknown = 0
+    for at_s in range(1000, 4000, 10):
+        simulator.run(at_s)
+        scheduler = simulator.scheduler
+        for name in chance.sample(sorted(scheduler._jobs), min(6, len(scheduler._jobs))):
+            eta, why, one = scheduler.eta(name), scheduler.why(name), simulator.jobs[name].job
+            cause = None if why is None else why.causes[0]
+            if cause is not None and cause.kind == BANNED:
+                assert (eta is None) == (cause.until_s is None) == (cause.subject == "endless")
+                if eta is not None and cause.until_s is not None:
+                    assert eta.earliest_s >= cause.until_s
+                    behind += 1
+                unknown += eta is None
+            known_s = bans[one.sources[0], one.destination][1] if (one.sources[0], one.destination) in bans else 0.0
+            if eta is not None and at_s > known_s:
+                asked.append((name, eta, float(at_s)))
+    simulator.run()
+    closed = {f"{start}>{end}" for start, end in bans}
+    inside = {True: [0, 0], False: [0, 0]}
+    for name, eta, _ in asked:
+        one, end_s = simulator.jobs[name].job, simulator.jobs[name].ended_s
+        assert end_s is not None
+        counts = inside[f"{one.sources[0]}>{one.destination}" in closed]
+        counts[0] += eta.earliest_s <= end_s <= eta.latest_s
+        counts[1] += 1
+    assert behind > 30 and unknown > 10
+    shares = {is_closed: good / count for is_closed, (good, count) in inside.items()}
+    assert shares[False] >= 0.88 and shares[True] >= 0.85, (shares, inside)

@@ -85,6 +85,17 @@ class Limits:
         """Return whether a link runs as many jobs as it may, by the tuner's decision."""
         return resource in self._tuned and self.usage(resource).active >= self._tuned[resource]
 
+    @property
+    def has_closed(self) -> bool:
+        """Return whether a limit of 0 closes a resource."""
+        return any(0 in (one.active, one.rate_gbps, one.usd_per_day) for one in self._limits.values())
+
+    def closes(self, resource: Resource, rate_gbps_min: float, usd: float) -> bool:
+        """Return whether a limit keeps such a job from ever starting, whatever runs."""
+        limit = self._limits.get(resource, NO_LIMIT)
+        has_no_rate = limit.rate_gbps <= 0 or limit.rate_gbps < rate_gbps_min * (1 - ROUNDING)
+        return limit.active == 0 or has_no_rate or (limit.usd_per_day == 0 and usd > 0)
+
     def has_limit(self, resource: Resource) -> bool:
         """Return whether a limit was set for a resource, or it is a link that is full."""
         return resource in self._limits or self.is_full(resource)
