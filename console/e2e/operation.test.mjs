@@ -72,6 +72,14 @@ test("an admin sets and removes weights and a tariff with tiers", async () => {
     const row = tariffs.getByRole("row", { name: "tiered" });
     await row.getByText("$0.0150 per GB from 10,000 GB on").waitFor();
     await row.getByText("aws:eu-west-1 → *").waitFor();
+    await tariffs.getByLabel("Name of the tariff").fill("by load");
+    await tariffs.getByLabel("Price [USD]").fill("0.03-0.01");
+    await tariffs.getByRole("button", { name: "Set tariff" }).click();
+    await page.locator("#tariff-prices-wrong").getByText("Write a price").waitFor();
+    await tariffs.getByLabel("Price [USD]").fill("0.01-0.03");
+    await tariffs.getByRole("button", { name: "Set tariff" }).click();
+    await tariffs.getByRole("row", { name: "by load" }).getByText("$0.0100 to $0.0300 per GB").waitFor();
+    await tariffs.getByRole("button", { name: "Remove the tariff by load" }).click();
     await tariffs.getByRole("button", { name: "Remove the tariff tiered" }).click();
     await row.waitFor({ state: "detached" });
   });

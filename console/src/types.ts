@@ -390,6 +390,8 @@ export interface LinkState {
   limit: { active: number | null; rate_gbps: number | null; usd_per_day: number | null } | null;
   bans: Ban[];
   load: { jobs: number; rate_gbps: number };
+  /** Smoothed over hours; prices follow it. */
+  utilisation: number;
   tuning: {
     jobs_max: number;
     read_requests: number;
@@ -417,7 +419,7 @@ export interface Weight {
 export interface Tariff {
   name: string;
   unit: string;
-  tiers: { from_quantity: number; usd_micros_per_unit: number }[];
+  tiers: { from_quantity: number; usd_micros_per_unit: number; usd_micros_per_unit_max: number | null }[];
   src: string;
   dst: string;
   valid_from_s: number;

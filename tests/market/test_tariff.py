@@ -47,6 +47,37 @@ def test_the_most_specific_valid_tariff_applies() -> None:
         tariff_for([from_a], "site:x", "site:y", 0)
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_a_price_by_utilisation_stays_within_its_bounds_and_never_falls(seed: int) -> None:
+    rng = random.Random(seed)
+    starts = sorted({0, *(rng.randint(1, 1000) for _ in range(3))})
+    tiers = []
+    for start in starts:
+        lower = rng.randint(0, 10**6)
+        tiers.append(TariffTier(start, lower, rng.choice([None, lower + rng.randint(0, 10**6)])))
+    tariff = Tariff("by load", "GB", tuple(tiers))
+    least = Tariff("least", "GB", tuple(TariffTier(one.from_quantity, one.usd_micros_per_unit) for one in tiers))
+    most = Tariff(
+        "most",
+        "GB",
+        tuple(TariffTier(one.from_quantity, one.usd_micros_per_unit_max or one.usd_micros_per_unit) for one in tiers),
+    )
+    quantity, used = Fraction(rng.randint(0, 10**6), 300), Fraction(rng.randint(0, 10**6), 300)
+    loads = sorted(Fraction(rng.randint(0, 1500), 1000) for _ in range(20))
+    prices = [tariff.cost_usd(quantity, used, load) for load in [Fraction(0), *loads, Fraction(2)]]
+    assert prices == sorted(prices)
+    assert prices[0] == tariff.cost_usd(quantity, used) == least.cost_usd(quantity, used)
+    assert prices[-1] == most.cost_usd(quantity, used)
+
+
+def test_a_tier_without_an_upper_bound_does_not_follow_the_load() -> None:
+    fixed, rising = Tariff("fixed", "GB", TIERS), Tariff("rising", "GB", (TariffTier(0, 1000, 3000),))
+    assert (fixed.follows_utilisation, rising.follows_utilisation) == (False, True)
+    assert fixed.cost_usd(Fraction(5), utilisation=Fraction(1)) == fixed.cost_usd(Fraction(5))
+    half = (Fraction(1, 4) + Fraction(9, 10)) / 2
+    assert rising.cost_usd(Fraction(5), utilisation=half) == Fraction(5 * 2000, 10**6)
+
+
 @pytest.mark.parametrize(
     ("tiers", "until_s"),
     [
@@ -54,6 +85,7 @@ def test_the_most_specific_valid_tariff_applies() -> None:
         ((TariffTier(1, 1),), None),
         ((TariffTier(0, 1), TariffTier(0, 2)), None),
         ((TariffTier(0, -1),), None),
+        ((TariffTier(0, 2, 1),), None),
         ((TariffTier(0, 1),), 0.0),
     ],
 )

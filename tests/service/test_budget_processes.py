@@ -72,7 +72,8 @@ def submit_quoted(database: ServiceDatabase, number: int, price: int = PRICE) ->
                 )
             )
             add_job(connection, number)
-            assert job_submitted(connection, f"j{number}", "lab", (), f"q{number}", now) == f"p{number}"
+            quoted = job_submitted(connection, f"j{number}", "lab", (), {"quote": f"q{number}"}, now)
+            assert quoted is not None and quoted.proposal == f"p{number}"
     except ApiProblem as problem:
         assert problem.status == 402
         return False

@@ -274,6 +274,8 @@ def test_a_connection_that_was_made_again_for_another_server_is_not_used(world: 
         ({"place": "az://evil.example.org/container/"}, 422),
         ({"place": "r2://evil/bucket/"}, 422),
         ({"region": "a.example.org/"}, 422),
+        ({"region": "site:nowhere"}, 422),
+        ({"region": "us-esat-1", "endpoint": None}, 422),
         ({"secret": {"access_key_id": "a", "secret_access_key": "b\n[default]"}}, 422),
         ({"secret": {"account_key": AZURE_KEY}}, 422),
         ({"secret": {"access_key_id": "a", "secret_access_key": "unknown-member", "password": "p"}}, 422),

@@ -40,7 +40,15 @@ STORES: dict[str, Any] = {"source": "s3://a/x/", "destination": ["s3://b/y/"]}
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
         folder = tmp_path_factory.mktemp("machines")
-        yield World(folder, stack, "--share-keys", "--site", f"box={folder / 'data' / 'box'}")
+        yield World(
+            folder,
+            stack,
+            "--share-keys",
+            "--site",
+            f"box={folder / 'data' / 'box'}",
+            "--site",
+            "store=connection:b/sent",
+        )
 
 
 @pytest.fixture
@@ -114,6 +122,40 @@ def test_a_place_of_a_connection_is_sent_to_a_site(world: World) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         str(number): world.clients[0].get("bucket", f"text/{number}") for number in range(OBJECTS)
     }
+
+
+def test_the_options_of_send_reach_the_machines(world: World, client: httpx.Client) -> None:
+    """The site is in a connection of the tenant, so the job runs on machines. Both ways are the real commands."""
+    own = {**os.environ, "TRADEWIND_SERVICE_TOKEN": world.server.admin_token()}
+
+    def carried(*words: str) -> dict[str, Any]:
+        options = (
+            "--service",
+            world.server.url,
+            "--routes",
+            "2",
+            "--chunk-size",
+            "8MiB",
+            "--deadline",
+            "10m",
+            "--json",
+        )
+        command = [sys.executable, "-m", "tradewind.cli.main", words[0], *options, *words[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=own, check=False)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    for words in (("send", "connection:a/text/", "store:run7"), ("receive", "store:run7", "connection:a/back/")):
+        job = carried(*words)
+        asked = {name: job["request"][name] for name in ("routes", "chunk_bytes", "deadline_s")}
+        assert asked == {"routes": 2, "chunk_bytes": 8 << 20, "deadline_s": 600.0}
+        assert job["routes"] == 1, "each region has one machine"
+        assert len(machine_lines(job)) == len(REGIONS)
+    assert world.copied("sent/run7", "text")
+    for number in range(OBJECTS):
+        assert world.clients[0].get("bucket", f"back/{number}") == world.clients[0].get("bucket", f"text/{number}")
+    world.nothing_is_left(client)
 
 
 def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:

@@ -91,6 +91,57 @@ def test_a_job_is_charged_what_its_quote_said(server: Server, admin: httpx.Clien
         assert admin.get(f"/v1/quotes/{made['id']}").status_code == 404
 
 
+def test_a_quote_by_utilisation_is_kept_within_its_bounds(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    tier = {"from_quantity": 0, "usd_micros_per_unit": 10_000_000, "usd_micros_per_unit_max": 30_000_000}
+    by_load = {"tariffs": [{"name": "load", "unit": "GB", "tiers": [tier]}]}
+    assert admin.put("/v1/tariffs", json=by_load).json()["tariffs"][0]["tiers"] == [tier]
+    try:
+        with tenant_of(server, admin, "loaded", 1_000_000) as lab:
+            prices = []
+            for number, share in enumerate((0.0, 0.2, 0.5, 0.7, 0.88, 3.0)):
+                set_utilisation(server, "link", "site:local>site:local", share)
+                prices.append(quote(lab, server, f"load{number}")["usd_micros"])
+            assert prices == sorted(prices)
+            assert (prices[0], prices[-1]) == (BYTES // 100, 3 * BYTES // 100)
+            assert prices[0] < prices[2] < prices[3] < prices[-1]
+            dear = quote(lab, server, "kept")
+            (line,) = (line for line in dear["lines"] if line["what"].startswith("service:"))
+            assert line["what"] == "service: load, site:local → site:local, at 100% utilisation"
+            set_utilisation(server, "link", "site:local>site:local", 0.0)
+            cheap = quote(lab, server, "cheap")
+            job_id = accept(lab, dear["id"], "kept").json()["id"]
+            assert until(lab, job_id, "done")["quote_usd_micros"] == prices[-1]
+            assert lab.get(f"/v1/jobs/{job_id}/receipt").json()["charges"] == [line]
+            set_utilisation(server, "link", "site:local>site:local", 1.0)
+            job_id = accept(lab, cheap["id"], "cheap").json()["id"]
+            until(lab, job_id, "done")
+            charges = lab.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+            assert [one["usd_micros"] for one in charges] == [prices[0]]
+            month = lab.get("/v1/invoices").json()["invoices"][0]["id"]
+            invoice = lab.get(f"/v1/invoices/{month}").json()
+            assert sum(one["usd_micros"] for one in invoice["lines"]) == prices[0] + prices[-1]
+        # A job without a quote has the price of the time of its submission.
+        set_utilisation(server, "link", "site:local>site:local", 0.0)
+        set_utilisation(server, "site", "servers", 0.95)
+        job_id = submit(admin, "by-servers", server.data / "source", server.data / "unquoted", recursive=True).json()[
+            "id"
+        ]
+        set_utilisation(server, "site", "servers", 0.0)
+        until(admin, job_id, "done")
+        charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+        assert [one["usd_micros"] for one in charges] == [3 * BYTES // 100]
+    finally:
+        assert admin.put("/v1/tariffs", json=before).status_code == 200
+
+
+def set_utilisation(server: Server, kind: str, name: str, share: float) -> None:
+    with closing(sqlite3.connect(server.state / "service.sqlite", timeout=60)) as database, database:
+        database.execute("DELETE FROM utilisations WHERE kind = ? AND name = ?", (kind, name))
+        row = (kind, name, share, now_ms())
+        database.execute("INSERT INTO utilisations (kind, name, share, at_unix_ms) VALUES (?, ?, ?, ?)", row)
+
+
 def test_an_expired_quote_is_gone(server: Server, admin: httpx.Client) -> None:
     made = quote(admin, server, "expired", kept_s=1)
     while made["expires_unix_ms"] >= now_ms():

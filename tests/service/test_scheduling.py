@@ -337,7 +337,7 @@ def test_a_store_of_a_connection_that_is_down_pauses_the_jobs_of_its_tenant(tmp_
         stop(store.process)
         for tenant in ("lab", "other"):
             jobs[tenant] = send(tenant, tenant, "data")
-            waits(clients[tenant], jobs[tenant], "/bucket does not answer.")
+            waits(clients[tenant], jobs[tenant], "/bucket does not answer at http")
         with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
             rows = database.execute("SELECT tenant, store FROM down_stores ORDER BY tenant").fetchall()
         assert [tenant for tenant, _ in rows] == ["lab", "other"]

@@ -47,7 +47,7 @@ def test_a_folder_is_sent_to_a_site_and_received_from_it(server: Server) -> None
 
 
 def test_a_single_file_is_sent_and_received(server: Server) -> None:
-    done = tradewind(server, "send", str(server.data / "sent" / "one"), "dublin:models/one.bin")
+    done = tradewind(server, "send", "--routes", "1", str(server.data / "sent" / "one"), "dublin:models/one.bin")
     assert done.returncode == 0, done.stderr
     done = tradewind(server, "receive", "--file", "dublin:models/one.bin", str(server.data / "single"))
     assert done.returncode == 0, done.stderr
@@ -63,6 +63,12 @@ def test_a_single_file_is_sent_and_received(server: Server) -> None:
         (("send", "SENT/nothing", "dublin:run7"), 3, "no such file or folder"),
         (("send", "--chunk-size", "65MiB", "SENT", "dublin:run7"), 2, "chunk_bytes"),
         (("send", "--routes", "2", "SENT", "dublin:run7"), 2, "routes: this job rents no machines\nhint: leave out"),
+        (
+            ("send", "--deadline", "30m", "SENT", "dublin:run7"),
+            2,
+            "deadline_s: this job rents no machines\nhint: leave",
+        ),
+        (("send", "--deadline", "30", "SENT", "dublin:run7"), 2, "a duration needs a unit"),
         (("send", "--compress", "zstd", "SENT", "dublin:run7"), 2, "compression: this job rents no machines"),
         (("send", "--dedup", "on", "SENT", "dublin:run7"), 2, "deduplication: this job rents no machines"),
         (("send", "--routes", "33", "SENT", "dublin:run7"), 2, "a number of routes, 1 to 32, not 33"),

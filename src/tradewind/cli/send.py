@@ -14,7 +14,7 @@ from tradewind.cli.terminal import Terminal
 from tradewind.errors import SourceNotFound
 from tradewind.model.codec import COMPRESSIONS, parse_compression
 from tradewind.model.event import Progress
-from tradewind.model.units import parse_bytes, parse_rate, parse_usd
+from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate, parse_usd
 
 USAGE = "[OPTION]… --service URL FILE|DIR|PLACE SITE:NAME"
 HELP = """\
@@ -27,7 +27,7 @@ of the service, and every object is proven."""
 EXAMPLES = """\
   tradewind send --service https://transfers.example.org --token ~/token /data/run7 dublin:run7
   TRADEWIND_SERVICE_TOKEN=… tradewind send --service http://127.0.0.1:8080 /data/model.bin dublin:models/model.bin
-  tradewind send --service http://127.0.0.1:8080 --routes 2 --compress zstd connection:data/run7/ dublin:run7"""
+  tradewind send --service http://127.0.0.1:8080 --routes 2 --deadline 30m connection:data/run7/ archive:run7"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,6 +61,12 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         type=typed(parse_routes),
         help="between stores, on machines: maximum routes between them (default: as many as help)",
+    )
+    parser.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=typed(parse_duration_s),
+        help="between stores, on machines: the cheapest that end within this time after they were ordered, such as 30m",
     )
     parser.add_argument(
         "--compress",
@@ -136,6 +142,7 @@ def _options(args: Namespace) -> dict[str, Any]:
         "limit_bytes_per_s": args.limit_rate,
         "chunk_bytes": args.chunk_size,
         "routes": args.routes,
+        "deadline_s": args.deadline,
         "compression": args.compress,
         "deduplication": None if args.dedup is None else args.dedup == "on",
     }

@@ -427,7 +427,7 @@ class Engine:
         """
         proposal = propose(self.control, request, credentials)
         if keep:
-            self._keep(proposal)
+            self.keep(proposal)
         self._open[proposal.id] = proposal
         proposal.held.callback(self._open.pop, proposal.id, None)
         return proposal
@@ -465,7 +465,7 @@ class Engine:
         deadline_s = request.goal.seconds if isinstance(request.goal, Deadline) else None
         try:
             if proposal.launch.plan_request is not None and proposal.id not in self._kept and not is_dry:
-                self._keep(proposal)  # A resumed job asks the planner again.
+                self.keep(proposal)  # A resumed job asks the planner again.
             running = self.control.start(
                 request.source,
                 request.destination,
@@ -493,7 +493,8 @@ class Engine:
         job_id = ProposalStore(self.control.store.database).job_of(proposal_id)
         return None if job_id is None else self.job(job_id)
 
-    def _keep(self, proposal: Proposal) -> None:
+    def keep(self, proposal: Proposal) -> None:
+        """Keep a proposal in the state folder, so that any process can start it by its id."""
         from tradewind.engine.kept_proposal import kept_proposal
 
         ProposalStore(self.control.store.database).save(proposal.id, kept_proposal(proposal))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Container, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from tradewind.engine.sides import known_region
-from tradewind.model.store import Access
-from tradewind.model.url import parse_url
 from tradewind.service.connections import destination_names
 from tradewind.service.grid import GridReader
+from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobRow
-from tradewind.service.links import HERE
+from tradewind.service.links import link_end
 from tradewind.service.machines import HERE_ONLY, MachineRules
 from tradewind.service.scheduler.events import StartJob
 from tradewind.service.scheduler.jobs import Binding, OwnedPlace, ServiceJob
-from tradewind.service.stores import LOCAL, SERVERS, is_elsewhere, store_and_path, stores_of
+from tradewind.service.stores import SERVERS, store_and_path, stores_of
 
 __all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
 
@@ -26,8 +23,6 @@ __all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
 RATE_GBPS_UNKNOWN = 1.0
 #: Size of a job that nothing is known about [bytes].
 SIZE_BYTES_UNKNOWN = 1_000_000_000
-#: Stores whose end is kept in memory.
-STORES_KEPT = 10_000
 
 
 def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: MachineRules = HERE_ONLY) -> ServiceJob:
@@ -38,7 +33,7 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: Mac
     source, ends = stores_of(row.request)
     owned = [one for text in row.owned for one in _owned(text)]
     first = next((one for one in owned if one.store == ends[0]), _unlisted(row.request, ends[0]))
-    limit = row.request.get("limit_bytes_per_s")
+    limit, routes = row.request.get("limit_bytes_per_s"), JobRoutes.of_text(row.routes)
     return ServiceJob(
         id=row.id,
         tenant=row.tenant,
@@ -56,6 +51,8 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: Mac
         also_to=ends[1:],
         also_owns=tuple(one for one in owned if one != first),
         is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
+        links=() if routes is None else routes.links,
+        planned_gbps=0.0 if routes is None else routes.rate_gbps,
     )
 
 
@@ -74,18 +71,19 @@ def _owned(text: str) -> list[OwnedPlace]:
 
 
 class ServiceBinder:
-    """Binds a job to the direct links from its source to its destinations, at the rate of the grid."""
+    """Binds a job to the links of its planned routes, or else to the direct links at the rate of the grid."""
 
     def __init__(self, grid: GridReader) -> None:
         self._grid = grid
 
     def __call__(self, job: ServiceJob) -> Sequence[Binding]:
         """Return the only binding of a job."""
-        starts, ends = [_end(name) for name in job.sources], [_end(name) for name in job.destinations]
-        links = tuple(f"{start}>{end}" for start in starts for end in ends)
-        sites = dict.fromkeys([SERVERS.name, *(name for name in (*starts, *ends) if "://" not in name)])
-        rates = [self._rate_gbps(start, end) for start in starts for end in ends]
-        return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
+        starts, ends = [link_end(name) for name in job.sources], [link_end(name) for name in job.destinations]
+        links = job.links or tuple(dict.fromkeys(f"{start}>{end}" for start in starts for end in ends))
+        passed = [*starts, *ends, *(name for link in job.links for name in link.split(">"))]
+        sites = dict.fromkeys([SERVERS.name, *(name for name in passed if "://" not in name)])
+        rate_gbps = job.planned_gbps or min(self._rate_gbps(start, end) for start in starts for end in ends)
+        return [Binding(job.sources[0], links, tuple(sites), (), rate_gbps)]
 
     @property
     def version(self) -> int:
@@ -98,17 +96,6 @@ class ServiceBinder:
 
     def _rate_gbps(self, start: str, end: str) -> float:
         return self._grid.rate_gbps(start, end) or RATE_GBPS_UNKNOWN
-
-
-@lru_cache(maxsize=STORES_KEPT)
-def _end(store: str) -> str:
-    """Return the end of a link: the region of a store, or the store if its address does not name one."""
-    if store == LOCAL:
-        return HERE
-    if is_elsewhere(store):
-        return store
-    region = known_region(parse_url(store, cwd="/"), Access()).region
-    return store if region is None else str(region)
 
 
 def grant_document(start: StartJob, spent_usd_micros: int, now_ms: int) -> str:

@@ -43,11 +43,13 @@ from tradewind.service.down_stores import first_down, note_down
 from tradewind.service.engine_request import engine_request, guest_of, limited
 from tradewind.service.failures import failure_kind, is_state_full
 from tradewind.service.faults import Faults
+from tradewind.service.job_routes import JobRoutes, planned_routes
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.link_decisions import record_gateway_decisions
+from tradewind.service.links import scheduled_links
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -75,6 +77,14 @@ ABORT_TRIES = 3
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
 LOOK_S = 0.25
+
+
+class _RoutesNotGranted(Exception):
+    """The plan of a job has links that the scheduler has not granted."""
+
+    def __init__(self, routes: JobRoutes) -> None:
+        super().__init__()
+        self.routes = routes
 
 
 class JobWorker:
@@ -188,6 +198,8 @@ class JobWorker:
                     self._watch(job, lease, is_to_stop, row.traceparent)
                 finally:
                     guest.note_sent()
+        except _RoutesNotGranted as planned:
+            self._queue.move(row.id, ("running",), "waiting", lease=lease, routes=planned.routes.text())
         except OWN:
             raise
         except (TradewindError, OSError) as error:
@@ -252,7 +264,10 @@ class JobWorker:
             _LOG.warning("job %s: its machines may run until their leases end: %s", row.id, error)
 
     def _started(self, row: JobRow, lease: JobLease, is_to_stop: Callable[[], bool]) -> Job:
-        """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
+        """Return the engine's job: started, resumed, or as it ended.
+
+        Raises TradewindError, LeaseLost, _RoutesNotGranted.
+        """
         found = self._found(row, lease)
         if found is None and row.engine_job is not None:
             # What it has cost counts towards its ceiling, so it does not begin anew.
@@ -269,7 +284,13 @@ class JobWorker:
         job = self._started_before(row, lease, guest, credentials, is_to_stop)
         if job is None:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
-            proposal = self._engine.propose(wanted, keep=True, credentials=credentials)
+            proposal = self._engine.propose(wanted, credentials=credentials)
+            try:
+                _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
+                self._engine.keep(proposal)
+            except BaseException:
+                proposal.drop()
+                raise
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
             job = self._engine.start(proposal, credentials=credentials, is_to_stop=is_to_stop)
@@ -445,6 +466,17 @@ class JobWorker:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
+
+
+def _require_granted(row: JobRow, routes: JobRoutes | None) -> None:
+    """Raise _RoutesNotGranted if a job's plan has links that it was not granted.
+
+    They include the links of its last plan: it could alternate between two.
+    """
+    granted = [] if row.granted is None else json.loads(row.granted)["links"]
+    if routes is not None and not set(routes.links) <= set(granted):
+        before = JobRoutes.of_text(row.routes)
+        raise _RoutesNotGranted(routes if before is None else routes.with_links(before.links))
 
 
 def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:

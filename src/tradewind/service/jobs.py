@@ -75,6 +75,7 @@ class JobRow:
     earliest_unix_ms: int | None
     latest_unix_ms: int | None
     traceparent: str | None
+    routes: str | None
 
 
 #: Read once: records make their fields anew each time.
@@ -145,10 +146,10 @@ class JobQueue:
                     traceparent=traceparent,
                 )
             )
-            proposal = job_submitted(connection, job_id, sender.tenant, links, request.get("quote"), now)
-            if proposal is not None:
+            quoted = job_submitted(connection, job_id, sender.tenant, links, request, now)
+            if quoted is not None:
                 price = select(accounts.c.quote_usd_micros).where(accounts.c.job == job_id).scalar_subquery()
-                values = {"proposal": proposal, "price_usd_micros": price}
+                values = {"proposal": quoted.proposal, "price_usd_micros": price, "routes": quoted.routes}
                 connection.execute(update(jobs).where(jobs.c.id == job_id).values(**values))
             add_event(connection, job_id, "waiting", None)
             record_change(connection, sender.tenant, sender.token, "job.submit", job_id)

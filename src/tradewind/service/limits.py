@@ -195,6 +195,8 @@ CLEARING_LATE_S = 300.0
 #: has scheduled, counts as withheld [s].
 WITHHELD_EVERY_S = 5.0
 WITHHELD_GAP_S = 30.0
+#: Interval at which the utilisation of links and of the servers is recorded [s].
+UTILISATION_EVERY_S = 60.0
 #: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
 AUCTIONS_READ_MAX = 5_000
 #: Tariffs of a price list; a longer one is answered 422.

@@ -1,4 +1,4 @@
-"""Tables of the links that the scheduler tunes, and of what was decided about them."""
+"""Tables of the links that the scheduler tunes, of what was decided about them, and of how much they are used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, Table
 
 from tradewind.service.tables import METADATA
 
-__all__ = ["link_decisions", "tuned_links"]
+__all__ = ["link_decisions", "tuned_links", "utilisations"]
 
 #: Links as the scheduler has tuned them last: jobs at once, requests that jobs begin with, and the moving averages of
 #: goodput and success. Nothing has shown yet that a link which `is_starting` is full.
@@ -37,4 +37,14 @@ link_decisions = Table(
     Column("now", Integer, nullable=False),
     Column("reason", Text, nullable=False),
     Index("link_decisions_of_link", "link", "number"),
+)
+
+#: The smoothed utilisation of links and of the servers, see `utilisation`.
+utilisations = Table(
+    "utilisations",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("share", Float, nullable=False),
+    Column("at_unix_ms", BigInteger, nullable=False),
 )

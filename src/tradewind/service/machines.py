@@ -108,8 +108,10 @@ def _refuse_route_options(document: Mapping[str, Any], why: str) -> None:
     for name in ("deadline_s", "min_throughput_gbps"):
         if document.get(name) is not None:
             raise UsageError(f"{name}: {why}", hint=f"leave out `{name}`: only machines are planned for a goal")
-    if document.get("routes") is not None:
-        raise UsageError(f"routes: {why}", hint="leave out `routes`: the server's own machine is one route")
+    if document.get("routes") not in (None, 1):
+        raise UsageError(
+            f"routes: {why}", hint="leave out `routes`, or ask for 1: the server's own machine is one route"
+        )
     if document.get("compression", OFF) not in (OFF, AUTO):
         raise UsageError(f"compression: {why}", hint="leave out `compression`: bytes are compressed between machines")
     if document.get("deduplication", False):

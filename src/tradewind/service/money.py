@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
+from tradewind.service.links import scheduled_links
 from tradewind.service.money_tables import accounts, charges
 from tradewind.service.prices import (
     TARIFF_LINE,
@@ -28,7 +29,8 @@ from tradewind.service.prices import (
     used_in_month,
 )
 from tradewind.service.problems import ApiProblem
-from tradewind.service.quotes import accept_quote
+from tradewind.service.quotes import AcceptedQuote, accept_quote
+from tradewind.service.utilisation import price_utilisations
 
 __all__ = ["charges_of", "job_moved", "job_submitted"]
 
@@ -39,20 +41,28 @@ UNPRICED = "transfer without a price"
 
 
 def job_submitted(
-    connection: Connection, job: str, tenant: str, links: Sequence[Sequence[str]], quote: str | None, now_ms: int
-) -> str | None:
-    """Open the account of a new job, and return the proposal of its quote; None without a quote.
+    connection: Connection,
+    job: str,
+    tenant: str,
+    links: Sequence[Sequence[str]],
+    request: Mapping[str, Any],
+    now_ms: int,
+) -> AcceptedQuote | None:
+    """Open the account of a new job, and return its quote; None without one.
 
     Raises ApiProblem: 404, 409 or 410 for a quote that cannot be used, 409 if the tenant has a budget and the job no
     quote, 402 if the budget has too little left.
     """
-    price, proposal = 0, None
+    quote: str | None = request.get("quote")
+    price, accepted = 0, None
     if quote is not None:
         accepted = accept_quote(connection, quote, tenant, job, now_ms)
-        price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
+        price, links = accepted.usd_micros, accepted.links
+        loads: Sequence[float] = accepted.utilisations
         require_room(connection, tenant, f"job {job}", price, now_ms)
     else:
         _require_no_budget(connection, tenant)
+        loads = price_utilisations(connection, scheduled_links(request))
     connection.execute(
         insert(accounts).values(
             job=job,
@@ -60,12 +70,13 @@ def job_submitted(
             quote=quote,
             quote_usd_micros=None if quote is None else price,
             links=json.dumps([list(link) for link in links]),
+            utilisations=json.dumps(list(loads)),
             opened_unix_ms=price_time_ms(connection, now_ms),
             reserved_usd_micros=price,
             is_open=1,
         )
     )
-    return proposal
+    return accepted
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
@@ -175,12 +186,15 @@ def _charge(
 
 
 def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: TariffUse, now_ms: int) -> list[Amount]:
-    """Return the tariff's lines by the price list in force when the job was submitted; none if a link has no tariff."""
+    """Return the tariff's lines by the price list in force when the job was submitted; none if a link has no tariff.
+
+    The utilisations of the links are those of its quote, or when it was submitted.
+    """
     opened_ms = account["opened_unix_ms"]
     used = used_in_month(connection, account["tenant"], now_ms)
     try:
-        links = json.loads(account["links"])
-        return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms)
+        links, loads = json.loads(account["links"]), json.loads(account["utilisations"])
+        return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms, loads)
     except MarketError:
         return []
 

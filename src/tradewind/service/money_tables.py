@@ -28,7 +28,8 @@ budgets = Table(
 )
 
 #: `request` has resolved places, `owned` the places that the job will write, `links` its pairs of regions. `proposal`
-#: is an id of the engine, `job` the job that was submitted with the quote.
+#: is an id of the engine, `job` the job that was submitted with the quote. `utilisations` of the links set the
+#: price. `routes` is `JobRoutes` if the plan has machines.
 quotes = Table(
     "quotes",
     METADATA,
@@ -43,10 +44,13 @@ quotes = Table(
     Column("made_unix_ms", BigInteger, nullable=False),
     Column("expires_unix_ms", BigInteger, nullable=False),
     Column("job", Text),
+    Column("utilisations", Text, nullable=False, server_default="[]"),
+    Column("routes", Text),
     Index("quotes_of_tenant", "tenant", "expires_unix_ms"),
 )
 
-#: The money of each job: its quote, and what is reserved for it while `is_open` is 1.
+#: The money of each job: its quote, and what is reserved for it while `is_open` is 1. `utilisations` of the links when
+#: it was quoted or submitted set its price.
 accounts = Table(
     "accounts",
     METADATA,
@@ -58,6 +62,7 @@ accounts = Table(
     Column("opened_unix_ms", BigInteger, nullable=False),
     Column("reserved_usd_micros", BigInteger, nullable=False),
     Column("is_open", Integer, nullable=False),
+    Column("utilisations", Text, nullable=False, server_default="[]"),
     Index("open_accounts", "tenant", "is_open"),
 )
 

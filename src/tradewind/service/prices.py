@@ -80,20 +80,22 @@ def tariff_amounts(
     use: TariffUse,
     used: TariffUse,
     at_ms: int,
+    utilisations: Sequence[float] = (),
 ) -> list[Amount]:
     """Return one line per link of a transfer; none without a price list. The volume is shared by the links evenly.
 
-    Raises MarketError if a link has no tariff.
+    `utilisations` has that of each link; without it, links are idle. Raises MarketError if a link has no tariff.
     """
     if not price_list or not links:
         return []
     exact_micros, names, before = [], [], used
-    for src, dst in links:
+    for (src, dst), utilisation in zip(links, utilisations or [0.0] * len(links), strict=True):
         tariff = tariff_for(price_list, src, dst, at_ms / 1000)
         quantity = _quantity(tariff, use) / len(links)
-        cost_usd = tariff.cost_usd(quantity, _quantity(tariff, before))
+        cost_usd = tariff.cost_usd(quantity, _quantity(tariff, before), Fraction(utilisation))
         exact_micros.append(cost_usd * MICROS_PER_USD)
-        names.append(f"{TARIFF_LINE}{tariff.name}, {src} → {dst}")
+        load = f", at {utilisation:.0%} utilisation" if tariff.follows_utilisation else ""
+        names.append(f"{TARIFF_LINE}{tariff.name}, {src} → {dst}{load}")
         before = TariffUse(
             before.volume_bytes + use.volume_bytes // len(links), before.run_ms + use.run_ms // len(links)
         )

@@ -1,8 +1,10 @@
 """Quotes: the price of a job before it is submitted, which the service keeps until the quote expires.
 
 The source is counted by a dry run. The price is the predicted cost of machines, egress and requests, and the operator's
-tariff for the volume. The engine keeps the proposal, and a job that is submitted with the quote is started by it. The
-job stops if it has to send much more than was counted, because the price is for that volume.
+tariff for the volume. A tariff with an upper bound follows the utilisation of the links, as it is then.
+
+The engine keeps the proposal, and a job that is submitted with the quote is started by it. The job stops if it has to
+send much more than was counted, because the price is for that volume.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from tradewind.market.money import exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
+from tradewind.service.job_routes import planned_routes
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
+from tradewind.service.links import scheduled_links
 from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
 from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
 from tradewind.service.problems import ApiProblem
+from tradewind.service.utilisation import price_utilisations
 
 __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
 
@@ -39,11 +44,13 @@ EXTRA_BYTES_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class AcceptedQuote:
-    """A quote that a job uses: its price, the engine's proposal, and the pairs of regions."""
+    """A quote that a job uses: its price, the engine's proposal, and the pairs of regions with their utilisations."""
 
     usd_micros: int
     proposal: str
     links: tuple[tuple[str, str], ...]
+    utilisations: tuple[float, ...]
+    routes: str | None
 
 
 class QuoteMaker:
@@ -124,7 +131,10 @@ class QuoteMaker:
                     f"tariff {hourly.name} is per hour, and the time of this transfer cannot be predicted",
                     hint="the operator can set a tariff per GB for it",
                 )
-            service = tariff_amounts(price_list, links, use, used, now_ms)
+            direct = scheduled_links(document)
+            routes = planned_routes(proposal.plan, direct[0][0])
+            loads = price_utilisations(connection, direct if routes is None else [routes.links])
+            service = tariff_amounts(price_list, links, use, used, now_ms, loads)
             cost_micros = micros_up(exact(proposal.cost_usd))
             usd_micros = cost_micros + sum(line.usd_micros for line in service)
             view = {
@@ -156,6 +166,8 @@ class QuoteMaker:
                     request=json.dumps({**document, "quote": quote_id}),
                     owned=json.dumps(list(owned)),
                     links=json.dumps(list(links)),
+                    utilisations=json.dumps(loads),
+                    routes=None if routes is None else routes.text(),
                     proposal=proposal.id,
                     view=json.dumps(view),
                 )
@@ -206,4 +218,6 @@ def accept_quote(connection: Connection, quote: str, tenant: str, job: str, now_
     if taken.rowcount == 0:
         raise ApiProblem(409, f"quote {quote} was used by job {row['job']}", hint="make a new one")
     links = tuple((src, dst) for src, dst in json.loads(row["links"]))
-    return AcceptedQuote(row["usd_micros"], row["proposal"], links)
+    return AcceptedQuote(
+        row["usd_micros"], row["proposal"], links, tuple(json.loads(row["utilisations"])), row["routes"]
+    )

@@ -31,6 +31,7 @@ from tradewind.service.limits import (
     ANSWERS_AT_ONCE,
     ANSWERS_UNDER_LOCK,
     PROGRESS_EVERY_S,
+    UTILISATION_EVERY_S,
     WITHHELD_EVERY_S,
 )
 from tradewind.service.link_decisions import record_tunings, restored_links
@@ -69,6 +70,7 @@ from tradewind.service.scheduling_rows import (
 )
 from tradewind.service.scheduling_rules import RuleReader
 from tradewind.service.tables import jobs
+from tradewind.service.utilisation import has_utilisation, record_utilisation
 
 __all__ = ["ServiceScheduler"]
 
@@ -121,7 +123,7 @@ class ServiceScheduler:
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
-        self._progress_again_s = self._withheld_again_s = 0.0
+        self._progress_again_s = self._withheld_again_s = self._utilisation_again_s = 0.0
         self._withheld_gbps: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._epoch: int | None = None
@@ -150,6 +152,7 @@ class ServiceScheduler:
             self._clear_auctions()
             ended = self._carried_out()
             self._count_withheld()
+            self._record_utilisation()
         for row, reason in ended:
             self._lease.progressed()
             self._fail(row, reason)
@@ -217,6 +220,20 @@ class ServiceScheduler:
         with self._database.write() as connection:
             if self._lease.is_held(connection):
                 count_withheld(connection, before)
+
+    def _record_utilisation(self) -> None:
+        """Record how much of links and servers is in use. Nothing is written without the lease."""
+        now_s = time.monotonic()
+        if self._scheduler is None or now_s < self._utilisation_again_s:
+            return
+        self._utilisation_again_s = now_s + UTILISATION_EVERY_S
+        used = self._scheduler.utilisation()
+        with self._database.read() as connection:
+            if not used and not has_utilisation(connection):
+                return
+        with self._database.write() as connection:
+            if self._lease.is_held(connection):
+                record_utilisation(connection, used, database_unix_ms(connection))
 
     def _carried_out(self) -> list[tuple[JobRow, str]]:
         """Learn what has changed, and carry the decisions out; return the jobs that have failed with the reasons."""

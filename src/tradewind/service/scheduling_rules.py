@@ -44,7 +44,7 @@ class RuleReader:
         self._limits: dict[Resource, ResourceLimit] = {}
         self._weights: dict[tuple[str, str], float] = {}
         self._bans: dict[str, Ban] = {}
-        self._down: set[tuple[str, str]] = set()
+        self._down: dict[tuple[str, str], str] = {}
         self._sold: set[BandwidthSold] = set()
 
     def changes(self, connection: Connection, clock_ms: int, servers_jobs_max: int) -> list[SchedulerEvent]:
@@ -89,12 +89,10 @@ class RuleReader:
         return changed
 
     def _store_changes(self, connection: Connection) -> list[SchedulerEvent]:
-        now = {
-            (store, tenant) for store, tenant in connection.execute(select(down_stores.c.store, down_stores.c.tenant))
-        }
+        now = {(row["store"], row["tenant"]): _where(row) for row in connection.execute(select(down_stores)).mappings()}
         changed: list[SchedulerEvent] = [
-            *(StoreDown(*one) for one in now - self._down),
-            *(StoreUp(*one) for one in self._down - now),
+            *(StoreDown(*one, where) for one, where in now.items() if self._down.get(one) != where),
+            *(StoreUp(*one) for one in self._down.keys() - now.keys()),
         ]
         self._down = now
         return changed
@@ -138,6 +136,14 @@ def _bans_of(row: Mapping[Any, Any]) -> list[Ban]:
         )
         for name, kind in kinds.items()
     ]
+
+
+def _where(row: Mapping[Any, Any]) -> str:
+    """Return where a tenant's connection reaches a store, in words; nothing for a store of the server."""
+    if not row["tenant"]:
+        return ""
+    parts = (row["endpoint"] and f"at {row['endpoint']}", row["region"] and f"in region {row['region']}")
+    return " ".join(part for part in parts if part) or "at the public cloud"
 
 
 def _limit(row: Mapping[Any, Any]) -> ResourceLimit:

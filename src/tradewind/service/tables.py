@@ -57,8 +57,8 @@ tokens = Table(
 #: that an earlier one changes nothing.
 #: For the scheduler: `size_bytes` and `price_usd_micros` if they are known before the start; `failures` counts those of
 #: each retry class (JSON), and `failure` is the last one; `moved_bytes` are proven so far; `granted` is what the job
-#: was started with (JSON); `earliest_unix_ms` and `latest_unix_ms` say when it will end. `traceparent` is the span
-#: of the request that submitted it, if that was traced.
+#: was started with (JSON); `routes` is `JobRoutes` if the job was planned; `earliest_unix_ms` and `latest_unix_ms` say
+#: when it will end. `traceparent` is the span of the request that submitted it, if that was traced.
 jobs = Table(
     "jobs",
     METADATA,
@@ -92,6 +92,7 @@ jobs = Table(
     Column("latest_unix_ms", BigInteger),
     Column("schedule", Text),
     Column("traceparent", Text),
+    Column("routes", Text),
     UniqueConstraint("tenant", "idempotency_key", name="job_of_key"),
     Index("jobs_of_tenant", "tenant", "id"),
     Index("jobs_by_state", "state", "id"),

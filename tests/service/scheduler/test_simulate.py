@@ -2,8 +2,9 @@
 
 import copy
 import random
-from collections import Counter
-from itertools import permutations
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import pairwise, permutations
 from statistics import median
 
 import pytest
@@ -27,7 +28,7 @@ from tradewind.service.scheduler.events import (
     TimePassed,
     WeightSet,
 )
-from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Resource, ServiceJob
+from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Binding, Resource, ServiceJob
 from tradewind.service.scheduler.limits import TUNED, ResourceLimit
 from tradewind.service.scheduler.simulate import Simulator
 from tradewind.service.scheduler.state import Scheduler
@@ -156,6 +157,65 @@ def test_limits_and_ownership_hold_at_all_times(seed: int, tunes_links: bool) ->
                for name, seen in simulator.jobs.items())  # fmt: skip
 
 
+REGIONS = ("paris", "rome", "oslo", "bern", "riga")
+
+
+def over_relays(job: ServiceJob) -> Sequence[Binding]:
+    """Bind a job to its planned routes, of which some share hops, or to the direct link."""
+    direct = f"{job.sources[0]}>{job.destination}"
+    return [Binding(job.sources[0], job.links or (direct,), (), (), job.planned_gbps or 8.0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_link_is_exceeded_on_routes_with_relays(seed: int) -> None:
+    """What runs is counted here from the decisions alone, and each byte of a job may take any of its routes."""
+    chance = random.Random(seed)
+    simulator = Simulator(over_relays, failures=0.1, seed=seed)
+    limits: dict[str, ResourceLimit] = {}
+    for start, end in permutations(REGIONS, 2):
+        limits[f"{start}>{end}"] = ResourceLimit(
+            active=chance.randint(1, 3), rate_gbps=chance.choice((5.0, 10.0, 20.0))
+        )
+    for name, limit in limits.items():
+        simulator.at(0, LimitSet(Resource(LINK, name), limit))
+    for number in range(200):
+        source, destination, *relays = chance.sample(REGIONS, len(REGIONS))
+        routes = [(source, *relays[: chance.randint(0, 2)], destination) for _ in range(chance.randint(0, 3))]
+        links = [f"{start}>{end}" for route in routes for start, end in pairwise(route)]
+        simulator.submit([job(
+            f"j{number}",
+            sources=(source,),
+            destination=destination,
+            path=f"{number}/",
+            size_bytes=int(chance.lognormvariate(0, 1) * 20 * GB),
+            submitted_s=float(chance.randrange(300)),
+            links=tuple(links),
+            planned_gbps=chance.uniform(2, 16) if links else 0.0,
+        )])  # fmt: skip
+    simulator.at(150, BanSet(Ban("a", Resource(LINK, "rome>oslo"), "test", end_s=400, stops_jobs=True)))
+    most = 0
+
+    def observe(now_s: float, changed: list[str]) -> None:
+        nonlocal most
+        active: Counter[str] = Counter()
+        rates: defaultdict[str, float] = defaultdict(float)
+        for name in simulator.running:
+            run = simulator.jobs[name]
+            assert run.binding is not None
+            for link in set(run.binding.links):
+                active[link] += 1
+                rates[link] += run.rate_gbps
+        for link, count in active.items():
+            assert count <= (limits[link].active or 0)
+            assert rates[link] <= limits[link].rate_gbps * (1 + 1e-6)
+        most = max(most, len(simulator.running))
+
+    simulator.observe = observe
+    simulator.run()
+    assert most > 5
+    assert all(seen.ended_s or seen.failed for seen in simulator.jobs.values())
+
+
 def etas(seed: int, count: int = 4000, reports: int = 0) -> list[tuple[str, Eta, float, float]]:
     """Return estimates with the phase of the job, the time of the question, and the real end."""
     chance = random.Random(seed)
@@ -216,3 +276,56 @@ def test_tenants_get_their_shares_while_all_have_a_backlog() -> None:
     simulator = build_simulator(3000, seed=0, stores=3)
     simulator.run()
     assert fairness_error(simulator, SUBMITTED_S, backlog_end_s(simulator)) <= 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ends_are_true_while_operators_close_links(seed: int) -> None:
+    """A job behind a ban ends after it; without an end of the ban nobody knows. A later ban is counted, too."""
+    chance = random.Random(seed)
+    simulator = Simulator(direct, failures=0.02, seed=seed, reports=4)
+    for store in STORES:
+        simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=4)))
+    bans = {
+        ("cern", "desy"): (Ban("drain", Resource(LINK, "cern>desy"), "", start_s=1500, end_s=2600), 1500.0),
+        ("kek", "bnl"): (Ban("known", Resource(LINK, "kek>bnl"), "", start_s=2000, end_s=2700, stops_jobs=True), 0.0),
+        ("bnl", "cern"): (Ban("endless", Resource(LINK, "bnl>cern"), ""), 1800.0),
+    }
+    for ban, at_s in bans.values():
+        simulator.at(at_s, BanSet(ban))
+    simulator.at(2800, BanLifted("endless"))
+    now_s, jobs = 0.0, []
+    for number in range(1800):
+        now_s += chance.expovariate(1 / 2.4)
+        source, destination = chance.sample(STORES, 2)
+        jobs.append(job(f"j{number}", sources=(source,), destination=destination, tenant=chance.choice(TENANTS),
+                        size_bytes=int(chance.lognormvariate(0, 1) * 12 * GB), submitted_s=now_s))  # fmt: skip
+    simulator.submit(jobs)
+    asked: list[tuple[str, Eta, float]] = []
+    behind = unknown = 0
+    for at_s in range(1000, 4000, 10):
+        simulator.run(at_s)
+        scheduler = simulator.scheduler
+        for name in chance.sample(sorted(scheduler._jobs), min(6, len(scheduler._jobs))):
+            eta, why, one = scheduler.eta(name), scheduler.why(name), simulator.jobs[name].job
+            cause = None if why is None else why.causes[0]
+            if cause is not None and cause.kind == BANNED:
+                assert (eta is None) == (cause.until_s is None) == (cause.subject == "endless")
+                if eta is not None and cause.until_s is not None:
+                    assert eta.earliest_s >= cause.until_s
+                    behind += 1
+                unknown += eta is None
+            known_s = bans[one.sources[0], one.destination][1] if (one.sources[0], one.destination) in bans else 0.0
+            if eta is not None and at_s > known_s:
+                asked.append((name, eta, float(at_s)))
+    simulator.run()
+    closed = {f"{start}>{end}" for start, end in bans}
+    inside = {True: [0, 0], False: [0, 0]}
+    for name, eta, _ in asked:
+        one, end_s = simulator.jobs[name].job, simulator.jobs[name].ended_s
+        assert end_s is not None
+        counts = inside[f"{one.sources[0]}>{one.destination}" in closed]
+        counts[0] += eta.earliest_s <= end_s <= eta.latest_s
+        counts[1] += 1
+    assert behind > 30 and unknown > 10
+    shares = {is_closed: good / count for is_closed, (good, count) in inside.items()}
+    assert shares[False] >= 0.88 and shares[True] >= 0.85, (shares, inside)

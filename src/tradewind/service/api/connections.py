@@ -6,16 +6,21 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from tradewind.errors import UsageError
 from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, needs
 from tradewind.service.connections import CONNECTION_NAME, checked_place
 from tradewind.service.limits import PAGE_DEFAULT, SECRET_BYTES_MAX
 from tradewind.service.problems import ApiProblem
+from tradewind.service.regions import known_regions, require_region
+
+if TYPE_CHECKING:
+    from tradewind.service.app import Service
 
 __all__ = ["router"]
 
@@ -78,8 +83,10 @@ class ConnectionPage(BaseModel):
 def make(body: ConnectionRequest, request: Request, response: Response, sender: Sender = MANAGE) -> dict[str, Any]:
     """Make a connection. The secret is sealed, and no answer ever has it. Whether it is right shows the first job."""
     place = checked_place(body.place)
-    secret = _checked(body.secret, place.partition("://")[0])
-    book = request.app.state.service.connections
+    service = request.app.state.service
+    book, kind = service.connections, place.partition("://")[0]
+    _require_region(body, kind, service)
+    secret = _checked(body.secret, kind)
     response.headers["Location"] = f"/v1/connections/{body.name}"
     return _view(book.make(sender, body.name, place, body.endpoint, body.region, secret))
 
@@ -116,6 +123,15 @@ def remove(connection: Name, request: Request, sender: Sender = MANAGE) -> Respo
     """Delete a connection and its secret. Refused while a schedule, or a job that has not ended, uses it."""
     request.app.state.service.connections.remove(sender, connection)
     return Response(status_code=204)
+
+
+def _require_region(body: ConnectionRequest, kind: str, service: Service) -> None:
+    """Raise ApiProblem 422 for a region that nobody knows."""
+    ends = (end for row in service.grid.rows() for end in (row.src, row.dst))
+    try:
+        require_region(body.region, kind, body.endpoint, known_regions(service.settings.machines.sites, ends))
+    except UsageError as error:
+        raise ApiProblem(422, str(error), hint=error.hint, field="body.region") from None
 
 
 def _checked(given: SecretRequest, kind: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tradewind.service.auth import Sender
 from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.link_decisions import Decider, decisions_page
 from tradewind.service.link_states import link_states
+from tradewind.service.utilisation import link_shares
 
 __all__ = ["router"]
 
@@ -53,7 +54,7 @@ class LinkTuningView(BaseModel):
 class LinkStateView(BaseModel):
     """A link: the rate of one machine pair if it is known [Gbit/s], its limit, its bans and windows, and its load.
 
-    `tuning` is null if no job has run on it.
+    `tuning` is null if no job has run on it. `utilisation` is smoothed over hours, and prices follow it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class LinkStateView(BaseModel):
     limit: LinkLimitView | None
     bans: list[BanView]
     load: LinkLoadView
+    utilisation: float
     tuning: LinkTuningView | None
 
 
@@ -109,6 +111,7 @@ def links(
     service = request.app.state.service
     with service.database.read() as connection:
         found = [one for one in link_states(connection) if cursor is None or one.name > cursor]
+        shares = link_shares(connection)
     page = []
     for one in found[:limit]:
         src, _, dst = one.name.partition(">")
@@ -123,6 +126,7 @@ def links(
                 "limit": one.limit,
                 "bans": one.bans,
                 "load": load,
+                "utilisation": shares.get(one.name, 0.0),
                 "tuning": one.tuning,
             }
         )

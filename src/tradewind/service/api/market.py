@@ -27,6 +27,7 @@ from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender, needs
 from tradewind.service.energy import energy_of_month
 from tradewind.service.tables import ACTIVE
+from tradewind.service.utilisation import stepped
 
 __all__ = ["router"]
 
@@ -34,8 +35,6 @@ router = APIRouter(prefix="/v1/market", tags=["market"])
 READ = needs("jobs:read")
 Usd = Annotated[float, Query(ge=0, le=1e6)]
 ExtraNodes = Annotated[int, Query(ge=0, le=EXTRA_NODES_MAX)]
-#: Steps of the utilisation that tenants see.
-UTILISATION_STEPS = 4
 #: Most nodes of a service in an energy report.
 SERVICE_NODES_MAX = 100_000
 
@@ -84,7 +83,7 @@ def market(
     utilisation = Fraction(running + counts["waiting"], slots)
     sees_all = "tenants" in sender.scopes
     if not sees_all:
-        utilisation = min(Fraction(1), Fraction(round(utilisation * UTILISATION_STEPS), UTILISATION_STEPS))
+        utilisation = Fraction(stepped(float(utilisation)))
     span = margin(PAPER_RATIOS, extra_nodes, exact(machine_usd_per_hour))
     price = None if span.is_empty else float(utilisation_price(span, utilisation))
     is_shown = sees_all and running > 0

@@ -57,12 +57,17 @@ class BudgetView(BaseModel):
 
 
 class Tier(BaseModel):
-    """A price that applies from a monthly quantity upwards, in GB of 10^9 bytes or in hours."""
+    """A price that applies from a monthly quantity upwards, in GB of 10^9 bytes or in hours.
+
+    With `usd_micros_per_unit_max` it rises with the utilisation of the link: the lower price applies up to 25%, the
+    upper one from 90%, and between them it is linear.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     from_quantity: Annotated[int, Field(ge=0, le=10**12)]
     usd_micros_per_unit: Micros
+    usd_micros_per_unit_max: Micros | None = None
 
 
 class TariffDocument(BaseModel):

@@ -17,7 +17,7 @@ READ = needs("jobs:read")
 
 
 class SiteView(BaseModel):
-    """A site, and the place of the tenant's data there: a path or URL that jobs may use."""
+    """A site, and the place of the tenant's data there that jobs may use: a path, a URL or `connection:NAME/PATH`."""
 
     name: str
     place: str

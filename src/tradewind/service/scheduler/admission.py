@@ -8,6 +8,7 @@ each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tradewind.model.records import dataclass
@@ -50,8 +51,9 @@ class Admitter:
     def __init__(self, binder: Binder) -> None:
         self.limits = Limits()
         self.bans = Bans()
-        #: Stores that do not answer, with the tenant; the tenant is empty if they answer no job.
-        self.down: set[tuple[str, str]] = set()
+        #: Stores that do not answer, with the tenant, and where they were asked. The tenant is empty if they answer
+        #: no job.
+        self.down: dict[tuple[str, str], str] = {}
         self._binder = binder
         self._holders: dict[Resource, WaitingQueue] = {}
         self._holds: dict[int, list[Resource]] = {}
@@ -86,6 +88,24 @@ class Admitter:
             causes.append(cause)
         return causes or [WaitCause(NO_ROUTE, NO_RESOURCE)]
 
+    @property
+    def may_be_closed(self) -> bool:
+        """Return whether bans, stores that are down or limits may close a route."""
+        return bool(self.down) or self.bans.exist or self.limits.has_closed
+
+    def opens_s(self, job: ServiceJob, left_bytes: int, now_s: float) -> float:
+        """Return when a route of a job is open, as far as bans, stores that are down and closed limits say.
+
+        It is `now_s` if one is open then, and infinity if only people can open one.
+        """
+        return min((self._opens_s(job, left_bytes, one, now_s) for one in self._binder(job)), default=math.inf)
+
+    def _opens_s(self, job: ServiceJob, left_bytes: int, binding: Binding, now_s: float) -> float:
+        resources, usd = resources_of(job, binding), job.cost_usd(left_bytes, binding.usd_per_gb)
+        if self._store_down(job, binding) or any(self.limits.closes(one, job.rate_gbps_min, usd) for one in resources):
+            return math.inf
+        return self.bans.opens_s(resources, now_s)
+
     def down_for(self, job: ServiceJob) -> tuple[str, str] | None:
         """Return a store of a job that does not answer, as in `down`; None if all of them do."""
         stores = (*job.sources, *job.destinations) if self.down else ()
@@ -95,17 +115,23 @@ class Admitter:
     def _closed(
         self, job: ServiceJob, binding: Binding, resources: tuple[Resource, ...], now_s: float
     ) -> WaitCause | None:
+        if cause := self._store_down(job, binding):
+            return cause
+        ban = self.bans.in_force(resources, now_s)
+        if ban is None:
+            return None
+        return WaitCause(BANNED, ban.resource, ban.id, ban.end_s if ban.end_s < float("inf") else None)
+
+    def _store_down(self, job: ServiceJob, binding: Binding) -> WaitCause | None:
         used = [(STORE_OUT, binding.source), *((STORE_IN, name) for name in job.destinations)] if self.down else []
         for kind, store in used:
             if (store, "") in self.down:
                 return WaitCause(STORE_IS_DOWN, Resource(kind, store), store)
             if (store, job.tenant) in self.down:
                 # At the store itself, the turn would stay with this tenant, and keep others from it.
-                return WaitCause(STORE_IS_DOWN, store_of_tenant(store, job.tenant), store)
-        ban = self.bans.in_force(resources, now_s)
-        if ban is None:
-            return None
-        return WaitCause(BANNED, ban.resource, ban.id, ban.end_s if ban.end_s < float("inf") else None)
+                where = self.down[store, job.tenant]
+                return WaitCause(STORE_IS_DOWN, store_of_tenant(store, job.tenant), store, where=where)
+        return None
 
     def _held(self, resources: tuple[Resource, ...], queue: WaitingQueue) -> WaitCause | None:
         for resource in resources if self._holders else ():

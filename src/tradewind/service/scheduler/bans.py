@@ -50,6 +50,11 @@ class Bans:
                 del self._of[ban.resource]
         return ban
 
+    @property
+    def exist(self) -> bool:
+        """Return whether there is a ban that has not ended."""
+        return bool(self._bans)
+
     def get(self, ban_id: str) -> Ban | None:
         """Return a ban by its id."""
         return self._bans.get(ban_id)
@@ -61,6 +66,18 @@ class Bans:
     def stopping(self, resources: Iterable[Resource], now_s: float) -> Ban | None:
         """Return a ban in force on one of the resources that stops running jobs, or None."""
         return next((ban for ban in self._all_in_force(resources, now_s) if ban.stops_jobs), None)
+
+    def opens_s(self, resources: Sequence[Resource], now_s: float) -> float:
+        """Return from when on no ban is in force on any of the resources; infinity if a ban has no end."""
+        at_s = now_s
+        while ends_s := [ban.end_s for ban in self._all_in_force(resources, at_s)]:
+            at_s = max(ends_s)
+        return at_s
+
+    def coming(self, resources: Iterable[Resource], now_s: float) -> list[Ban]:
+        """Return the bans on the resources that begin later, in their order."""
+        found = (ban for one in resources if self._of for ban in self._of.get(one, {}).values() if ban.start_s > now_s)
+        return sorted(found, key=lambda ban: ban.start_s)
 
     def _all_in_force(self, resources: Iterable[Resource], now_s: float) -> Iterator[Ban]:
         for resource in resources if self._of else ():

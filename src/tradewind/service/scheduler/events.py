@@ -201,11 +201,13 @@ class BandwidthSold:
 class StoreDown:
     """A store does not answer. Its jobs pause, and no attempts are used.
 
-    With `tenant` only the jobs of that tenant pause: it was reached with the tenant's own settings.
+    With `tenant` only the jobs of that tenant pause: it was reached with the tenant's own settings. `where` says which,
+    such as `at https://s3.lab.example in region lab-1`.
     """
 
     store: str
     tenant: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ class JobState:
 
     `seen` has times in the current run, and how long it would still last by its progress until then [s].
     `counted_bytes` of the current run count for its links, None if it was restored just now; `is_moving` says that it
-    has moved some; `requests` are the latest that its gateways had in flight, see `RunProgressed`.
+    has moved some; `requests` are the latest that its gateways had in flight, see `RunProgressed`. The job ends
+    `estimate_s` after `since_s`, which is its submission, or when its routes were closed or
+    opened, as `is_closed` says.
     """
 
     job: ServiceJob
@@ -52,5 +54,7 @@ class JobState:
     counted_bytes: int | None = 0
     is_moving: bool = False
     requests: tuple[float | None, float | None] | None = None
+    since_s: float = 0.0
+    is_closed: bool = False
     estimate_s: float = 0.0
     estimate_kind: str = ""

@@ -60,6 +60,8 @@ class ServiceJob:
     needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known, and
     `usd_max` the most that its runs may cost together; without both, the binding's price counts.
 
+    `links` are those of all hops of its routes, with their whole rate `planned_gbps`, if the job was planned already.
+
     `is_proven` says that the tenant has written to the destinations before. Otherwise it may have no right to, so while
     the job waits, its claims do not hold up other tenants.
     """
@@ -82,6 +84,8 @@ class ServiceJob:
     also_to: tuple[str, ...] = ()
     also_owns: tuple[OwnedPlace, ...] = ()
     is_proven: bool = True
+    links: tuple[str, ...] = ()
+    planned_gbps: float = 0.0
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -102,7 +106,11 @@ class ServiceJob:
 
 @dataclass(frozen=True)
 class Binding:
-    """How a job can be carried out: its source, links, sites and machines, with their predicted rate and price."""
+    """How a job can be carried out: its source, links, sites and machines, with their predicted rate and price.
+
+    `links` are those of all hops of all routes. Each is counted once, with the whole rate: bytes take the routes that
+    work, so any link may carry all of them.
+    """
 
     source: str
     links: tuple[str, ...]
@@ -115,8 +123,8 @@ class Binding:
 Binder = Callable[[ServiceJob], Sequence[Binding]]
 """Return the possible bindings of a job, best first. It is called when the job could start, with the latest figures.
 
-At any time, it must return the same for all jobs of one tenant and activity with the same sources, destination and
-minimum rate.
+At any time, it must return the same for all jobs of one tenant and activity with the same sources, destination, minimum
+rate and planned links.
 """
 
 
@@ -125,8 +133,8 @@ def resources_of(job: ServiceJob, binding: Binding) -> tuple[Resource, ...]:
     return (
         Resource(STORE_OUT, binding.source),
         *(Resource(STORE_IN, name) for name in job.destinations),
-        *(Resource(LINK, name) for name in binding.links),
-        *(Resource(SITE, name) for name in binding.sites),
+        *(Resource(LINK, name) for name in dict.fromkeys(binding.links)),
+        *(Resource(SITE, name) for name in dict.fromkeys(binding.sites)),
         Resource(TENANT, job.tenant),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
@@ -85,6 +85,17 @@ class Limits:
         """Return whether a link runs as many jobs as it may, by the tuner's decision."""
         return resource in self._tuned and self.usage(resource).active >= self._tuned[resource]
 
+    @property
+    def has_closed(self) -> bool:
+        """Return whether a limit of 0 closes a resource."""
+        return any(0 in (one.active, one.rate_gbps, one.usd_per_day) for one in self._limits.values())
+
+    def closes(self, resource: Resource, rate_gbps_min: float, usd: float) -> bool:
+        """Return whether a limit keeps such a job from ever starting, whatever runs."""
+        limit = self._limits.get(resource, NO_LIMIT)
+        has_no_rate = limit.rate_gbps <= 0 or limit.rate_gbps < rate_gbps_min * (1 - ROUNDING)
+        return limit.active == 0 or has_no_rate or (limit.usd_per_day == 0 and usd > 0)
+
     def has_limit(self, resource: Resource) -> bool:
         """Return whether a limit was set for a resource, or it is a link that is full."""
         return resource in self._limits or self.is_full(resource)
@@ -134,6 +145,23 @@ class Limits:
                 return Admission(resource=resource, dimension=USD)
             rate_gbps = min(rate_gbps, free_gbps)
         return Admission(rate_gbps=rate_gbps)
+
+    def utilisation(self, kinds: Container[str]) -> dict[Resource, float]:
+        """Return the used share of each resource of some kinds that runs jobs.
+
+        It is the highest of its jobs and its rate over their limits, and of its jobs over the tuner's decision. It may
+        exceed 1 after a limit was lowered.
+        """
+        found = {}
+        for resource, used in self._usage.items():
+            if used.active and resource.kind in kinds:
+                limit = self.limit(resource)
+                pairs = [(used.active, limit.active), (used.active, self._tuned.get(resource))]
+                shares = [count / most if most else 1.0 for count, most in pairs if most is not None]
+                if limit.rate_gbps < math.inf:
+                    shares.append(used.rate_gbps / limit.rate_gbps if limit.rate_gbps else 1.0)
+                found[resource] = max(shares, default=0.0)
+        return found
 
     def take(self, resources: Iterable[Resource], rate_gbps: float, usd: float) -> None:
         """Count a job that starts."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from itertools import accumulate
 
 from tradewind.service.scheduler.jobs import Resource, ServiceJob
 from tradewind.service.scheduler.shares import FairShares, Weights
@@ -58,6 +59,11 @@ class WaitingQueue:
     def remove(self, job_id: str) -> None:
         """Remove a job."""
         self.waiting_bytes -= self._keys.pop(job_id)[1]
+
+    def bytes_until(self) -> dict[str, int]:
+        """Return the bytes before each job, with its own."""
+        ordered = sorted(self._keys, key=lambda job_id: self._keys[job_id])
+        return dict(zip(ordered, accumulate(self._keys[job_id][1] for job_id in ordered), strict=True))
 
     def first(self) -> tuple[OrderKey, str] | None:
         """Return the first job with its key; None if the queue is empty."""

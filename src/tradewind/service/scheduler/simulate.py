@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from tradewind.model.records import dataclass
 from tradewind.service.scheduler.events import (
@@ -38,6 +38,7 @@ class SimulatedJob:
     ended_s: float | None = None
     runs: int = 0
     binding: Binding | None = None
+    rate_gbps: float = 0.0
     failed: bool = False
 
 
@@ -74,6 +75,11 @@ class Simulator:
         self._numbers = 0
         self.now_s = 0.0
         self.events = 0
+
+    @property
+    def running(self) -> Collection[str]:
+        """The ids of the jobs that run."""
+        return self._runs.keys()
 
     def at(self, at_s: float, event: SchedulerEvent) -> None:
         """Send an event to the scheduler at a time."""
@@ -135,7 +141,7 @@ class Simulator:
     def _start(self, decision: StartJob) -> None:
         seen = self.jobs[decision.job_id]
         seen.runs += 1
-        seen.binding = decision.binding
+        seen.binding, seen.rate_gbps = decision.binding, decision.rate_gbps
         if seen.started_s is None:
             seen.started_s = self.now_s
         left = self._left[decision.job_id]

@@ -13,7 +13,8 @@ from tradewind.errors import UsageError
 from tradewind.service.scheduler import events
 from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
-from tradewind.service.scheduler.ends import JobEnds, run_s, see_progress
+from tradewind.service.scheduler.ends import run_s, see_progress
+from tradewind.service.scheduler.estimates import Estimates
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
 from tradewind.service.scheduler.job_states import (
@@ -27,6 +28,7 @@ from tradewind.service.scheduler.job_states import (
 )
 from tradewind.service.scheduler.jobs import (
     LINK,
+    SITE,
     Binder,
     Binding,
     Resource,
@@ -42,7 +44,7 @@ from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.timers import Timers
-from tradewind.service.scheduler.tuned_links import TunedLinks
+from tradewind.service.scheduler.tuned_links import TunedLinks, tuned_names
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 from tradewind.service.scheduler.withheld import withheld_gbps
 
@@ -74,7 +76,7 @@ class Scheduler:
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
         self._timers = Timers()
-        self._ends = JobEnds()
+        self._estimates = Estimates(self._jobs, self._admitter, self._ownership, self._queue_of, self._causes)
         #: Running jobs that are not proven.
         self._unproven: dict[str, None] = {}
         self._decisions: list[Decision] = []
@@ -113,6 +115,11 @@ class Scheduler:
         """Return what the service withholds now of sold bandwidth, by the name of the link and the tenant [Gbit/s]."""
         return withheld_gbps(self._jobs, self._queues.values(), self._admitter, self._now_s)
 
+    def utilisation(self) -> dict[Resource, float]:
+        """Return the used share of each link and site that runs jobs. Links to hosts of users are left out."""
+        used = self._admitter.limits.utilisation((LINK, SITE))
+        return {one: share for one, share in used.items() if one.kind == SITE or tuned_names([one.name])}
+
     def _is_of_another(self, job_id: str, tenant: str) -> bool:
         """Return whether a job belongs to another tenant, which must not learn of it."""
         other = self._jobs.get(job_id)
@@ -121,16 +128,7 @@ class Scheduler:
     def eta(self, job_id: str) -> Eta | None:
         """Return when a job ends; None if that depends on people: a pause, a ban, a store that is down, no route."""
         state = self._jobs.get(job_id)
-        if state is None or state.phase == PAUSED_PHASE:
-            return None
-        if state.phase == RUNNING_PHASE and state.grant:
-            return self._ends.of_running(state, self._now_s)
-        first = state
-        while first.phase == OWNED_PHASE:
-            first = self._jobs[self._causes(first)[0].subject]
-        if first.phase == QUEUED_PHASE and all(not cause.passes for cause in self._causes(first)):
-            return None
-        return self._ends.of_waiting(state, self._now_s)
+        return None if state is None else self._estimates.eta(state, self._now_s)
 
     def _causes(self, state: JobState) -> list[WaitCause]:
         if state.phase == PAUSED_PHASE:
@@ -159,7 +157,7 @@ class Scheduler:
         state = JobState(job, self._numbers, job.size_bytes, not_before_s=job.not_before_s)
         self._jobs[job.id] = state
         self._claim(state)
-        self._estimate(state)
+        self._estimates.set(state, self._now_s)
 
     def _restore(self, event: events.JobRestored) -> None:
         job, failure, moved_bytes = event.job, event.failure, min(event.moved_bytes, event.job.size_bytes)
@@ -175,7 +173,7 @@ class Scheduler:
             self._restore_run(state, event, event.binding)
             return
         self._claim(state)
-        self._estimate(state)
+        self._estimates.set(state, self._now_s)
         if failure in CLASSES and state.failures.get(failure, 0) > CLASSES[failure].attempts:
             self._fail(state)
 
@@ -188,7 +186,7 @@ class Scheduler:
         self._tuned.started(state, self._now_s, is_known=False)
         self._note_unproven(state.job)
         state.runs = [(event.started_s, run_s(state.left_bytes, event.rate_gbps))]
-        state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
+        state.since_s, state.estimate_s, state.estimate_kind = state.job.submitted_s, state.runs[0][1], QUEUED_PHASE
         if ban := self._admitter.bans.stopping(resources, self._now_s):
             self._withdraw(state, f"ban {ban.id}: {ban.reason}")
             self._make_ready(state)
@@ -239,6 +237,7 @@ class Scheduler:
             self._timers.set(state.not_before_s, "job", state.job.id)
             return
         state.phase = QUEUED_PHASE
+        self._estimates.note_closed(state, self._now_s)
         queue = self._queue_of(state.job)
         queue.add(state.job.id, order_key(state.job, state.left_bytes, state.number))
         first = queue.first()
@@ -247,7 +246,8 @@ class Scheduler:
             self._fresh[queue] = None
 
     def _queue_of(self, job: ServiceJob) -> WaitingQueue:
-        key = (job.tenant, job.activity, job.sources, job.destinations, job.rate_gbps_min, job.rate_gbps_max)
+        rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps
+        key = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
         if key not in self._queues:
             self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
         return self._queues[key]
@@ -390,7 +390,7 @@ class Scheduler:
         state = self._jobs.get(event.job_id)
         if state is None:
             return
-        self._ends.learn(state, self._now_s)
+        self._estimates.ends.learn(state, self._now_s)
         moved_bytes = state.left_bytes if event.moved_bytes is None else event.moved_bytes
         self._tuned.ended(state, moved_bytes, None, self._now_s)
         self._end_run(state, state.left_bytes, event.spent_usd)
@@ -478,6 +478,7 @@ class Scheduler:
 
     def _set_limit(self, event: events.LimitSet) -> None:
         self._admitter.limits.set(event.resource, event.limit)
+        self._estimates.refresh(self._now_s)
         self._free([event.resource])
 
     def _sell(self, event: events.BandwidthSold) -> None:
@@ -498,6 +499,7 @@ class Scheduler:
         replaced = self._admitter.bans.get(ban.id)
         self._admitter.bans.add(ban)
         if replaced:
+            self._estimates.refresh(self._now_s)
             self._free([replaced.resource])
         if ban.start_s > self._now_s:
             self._timers.set(ban.start_s, "ban-start", ban.id)
@@ -507,32 +509,41 @@ class Scheduler:
             self._timers.set(ban.end_s, "ban-end", ban.id)
 
     def _begin_ban(self, ban: Ban) -> None:
-        if ban.stops_jobs and ban.start_s <= self._now_s < ban.end_s:
+        if not ban.start_s <= self._now_s < ban.end_s:
+            return
+        if ban.stops_jobs:
             self._stop_all([ban.resource], f"ban {ban.id}: {ban.reason}")
+        self._estimates.refresh(self._now_s)
 
     def _stop_all(self, resources: list[Resource], reason: str, tenant: str = "") -> None:
         """Stop and queue the running jobs of all tenants, or of one, that use a resource.
 
         It may look at all jobs, because operators do this, or a store that does not answer.
         """
+        stopped = []
         for state in list(self._jobs.values()):
             is_meant = tenant in ("", state.job.tenant)
             if state.grant and is_meant and not set(resources).isdisjoint(state.grant.resources):
                 self._withdraw(state, reason)
                 self._make_ready(state)
+                stopped.append(state)
+        self._estimates.set_anew(stopped, self._now_s)
 
     def _lift(self, event: events.BanLifted) -> None:
         ban = self._admitter.bans.lift(event.ban_id)
         if ban:
+            self._estimates.refresh(self._now_s)
             self._free([ban.resource])
 
     def _store_down(self, event: events.StoreDown) -> None:
-        self._admitter.down.add((event.store, event.tenant))
+        self._admitter.down[event.store, event.tenant] = event.where
         self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer", event.tenant)
+        self._estimates.refresh(self._now_s)
         self._end_delays(event.store, event.tenant)
 
     def _store_up(self, event: events.StoreUp) -> None:
-        self._admitter.down.discard((event.store, event.tenant))
+        self._admitter.down.pop((event.store, event.tenant), None)
+        self._estimates.refresh(self._now_s)
         own = [store_of_tenant(event.store, event.tenant)]
         self._free(own if event.tenant else resources_of_store(event.store))
         self._end_delays(event.store, event.tenant)
@@ -569,21 +580,6 @@ class Scheduler:
                 self._begin_ban(ban)
             elif ban and ban.end_s <= self._now_s:
                 self._lift(events.BanLifted(name))
-
-    def _estimate(self, state: JobState) -> None:
-        """Estimate the duration of a job that was just submitted: its delay, the bytes before it, and its own."""
-        job, kind = state.job, QUEUED_PHASE
-        bindings = self._admitter.bindings(job)
-        rate_gbps = min(bindings[0].rate_gbps, job.rate_gbps_max) if bindings else 1.0
-        ahead_bytes = 0
-        if state.phase == OWNED_PHASE:
-            kind = OWNED_PHASE
-            ahead_bytes = sum(self._jobs[one].left_bytes for one in self._ownership.owners(job.id))
-        elif state.phase == QUEUED_PHASE:
-            ahead_bytes = self._queue_of(job).waiting_bytes - state.left_bytes
-        delay_s = max(job.not_before_s - job.submitted_s, 0.0)
-        state.estimate_kind = kind
-        state.estimate_s = delay_s + run_s(ahead_bytes + state.left_bytes, rate_gbps)
 
 
 _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {

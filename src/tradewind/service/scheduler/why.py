@@ -32,13 +32,14 @@ class WaitCause:
     """One cause. `kind` is a constant above.
 
     `subject` is the id of the ban or of the other job, the name of the store, or the limit that is reached; `until_s`
-    is when it ends, if that is known.
+    is when it ends, if that is known. `where` says how a tenant reaches a store that does not answer.
     """
 
     kind: str
     resource: Resource | None = None
     subject: str = ""
     until_s: float | None = None
+    where: str = ""
 
     @property
     def passes(self) -> bool:
@@ -73,10 +74,15 @@ def _clause(cause: WaitCause, job: str) -> str:
         OWNED: f"{job} writes to the same place first",
         PAUSED: "The job is paused",
         RETRYING: f"The last run failed ({cause.subject}); the next one waits{until}",
-        STORE_IS_DOWN: f"Store {cause.subject} does not answer",
+        STORE_IS_DOWN: f"Store {cause.subject} does not answer{_hint(cause.where)}",
         TURN: f"{job} goes first" + (f" on {cause.resource}" if cause.resource else ""),
     }
     return clauses[cause.kind]
+
+
+def _hint(where: str) -> str:
+    """Return where a tenant's store was asked, and what to do if that is wrong."""
+    return where and f" {where}, as its connection says; if that is wrong, cancel the job and make the connection anew"
 
 
 def _time(at_s: float) -> str:

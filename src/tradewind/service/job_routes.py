@@ -1,0 +1,64 @@
+"""The routes of a job that was planned: the links of its hops, also those via relays, by which it is scheduled.
+
+A job that may rent machines is planned when it starts first, so until then it counts for its direct link. If the plan
+has other links, the job waits until the scheduler grants these, see `job_worker`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection
+
+from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass
+
+__all__ = ["JobRoutes", "planned_routes"]
+
+
+@dataclass(frozen=True)
+class JobRoutes:
+    """The links of all hops, and the planned rate of all routes together [Gbit/s].
+
+    Each link may carry the whole rate: bytes take the routes that work.
+    """
+
+    links: tuple[str, ...]
+    rate_gbps: float
+
+    def text(self) -> str:
+        """Return the routes as the database keeps them."""
+        return json.dumps({"links": self.links, "rate_gbps": self.rate_gbps})
+
+    @staticmethod
+    def of_text(text: str | None) -> JobRoutes | None:
+        """Return what `text` has kept; None for None."""
+        if text is None:
+            return None
+        kept = json.loads(text)
+        return JobRoutes(tuple(kept["links"]), kept["rate_gbps"])
+
+    def with_links(self, more: Collection[str]) -> JobRoutes:
+        """Return the routes with the links of an earlier plan, so that plans that alternate are all granted."""
+        return JobRoutes(tuple(dict.fromkeys((*self.links, *more))), self.rate_gbps)
+
+
+def planned_routes(plan: Plan, direct: str) -> JobRoutes | None:
+    """Return the routes of a plan with machines; None for one on the server's own machine.
+
+    `direct` is the scheduler's name of the direct link. If it names a store, whose region only the plan knows, the job
+    counts for it, too: limits may be set on that name.
+    """
+    if plan.overlay is None:
+        return None
+    places = {gateway.name: gateway.region for gateway in plan.gateways}
+    hops = [
+        f"{places[start]}>{places[end]}"
+        for route in plan.routes
+        for start, end in itertools.pairwise(route.nodes)
+        if places[start] != places[end]
+    ]
+    named = [direct] if not hops or "://" in direct else []
+    return JobRoutes(
+        tuple(dict.fromkeys((*hops, *named))), 0.0 if plan.prediction is None else plan.prediction.throughput_gbps
+    )

@@ -1,0 +1,74 @@
+"""The links of planned jobs, and that a job does not start on links that the scheduler has not granted."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.service.scheduler.scenes import job
+from tradewind.model.plan import Plan
+from tradewind.service.bindings import ServiceBinder
+from tradewind.service.grid import GridReader
+from tradewind.service.job_routes import JobRoutes, planned_routes
+from tradewind.service.job_worker import _require_granted, _RoutesNotGranted
+from tradewind.service.jobs import JobRow
+from tradewind.service.scheduler.jobs import LINK, SITE, Resource, resources_of
+
+PLACES = {"a1": "site:a", "a2": "site:a", "r": "site:r", "b": "site:b"}
+
+
+def plan(*routes: tuple[str, ...], has_machines: bool = True) -> Plan:
+    gateways = [SimpleNamespace(name=name, region=region) for name, region in PLACES.items()]
+    made = [SimpleNamespace(nodes=nodes) for nodes in routes]
+    overlay = object() if has_machines else None
+    prediction = SimpleNamespace(throughput_gbps=3.0)
+    return cast(Plan, SimpleNamespace(gateways=gateways, routes=made, overlay=overlay, prediction=prediction))
+
+
+def test_each_hop_between_regions_is_a_link() -> None:
+    found = planned_routes(plan(("a1", "b"), ("a2", "r", "b"), ("a1", "a2", "b")), "site:a>site:b")
+    assert found == JobRoutes(("site:a>site:b", "site:a>site:r", "site:r>site:b"), 3.0)
+    assert JobRoutes.of_text(found.text()) == found
+
+
+def test_a_direct_link_counts_if_it_is_used_or_names_a_store() -> None:
+    assert planned_routes(plan(("a1", "r", "b")), "site:a>site:b") == JobRoutes(("site:a>site:r", "site:r>site:b"), 3.0)
+    assert planned_routes(plan(("a1", "b")), "s3://x>site:b") == JobRoutes(("site:a>site:b", "s3://x>site:b"), 3.0)
+    assert planned_routes(plan(("a1", "a2")), "site:a>site:a") == JobRoutes(("site:a>site:a",), 3.0)
+    assert planned_routes(plan(("a1", "b"), has_machines=False), "site:a>site:b") is None
+
+
+def test_a_planned_job_is_counted_on_its_relays(tmp_path: Path) -> None:
+    links = ("aws:us-east-1>aws:eu-west-1", "aws:eu-west-1>aws:eu-north-1")
+    planned = job("1", sources=("s3://a",), destination="s3://b", links=links, planned_gbps=3.0)
+    (binding,) = ServiceBinder(GridReader(str(tmp_path)))(planned)
+    assert binding.rate_gbps == 3.0
+    used = resources_of(planned, binding)
+    assert [one.name for one in used if one.kind == LINK] == list(links)
+    assert Resource(SITE, "aws:eu-west-1") in used
+
+
+def test_a_link_that_two_routes_share_is_counted_once() -> None:
+    planned = job("1", links=("a>r", "r>b", "a>r"))
+    (binding,) = [cast(Any, SimpleNamespace(source="cern", links=planned.links, sites=()))]
+    assert [one.name for one in resources_of(planned, binding) if one.kind == LINK] == ["a>r", "r>b"]
+
+
+def test_plans_that_alternate_are_granted_together() -> None:
+    def row(granted: tuple[str, ...], routes: JobRoutes | None) -> JobRow:
+        values = dict.fromkeys(JobRow.__dataclass_fields__)
+        text = None if routes is None else routes.text()
+        return JobRow(**{**values, "granted": json.dumps({"links": granted}), "routes": text})  # type: ignore[arg-type]
+
+    first, second = JobRoutes(("a>r", "r>b"), 3.0), JobRoutes(("a>s", "s>b"), 4.0)
+    _require_granted(row(("a>b",), None), None)
+    with pytest.raises(_RoutesNotGranted) as planned:
+        _require_granted(row(("a>b",), None), first)
+    assert planned.value.routes == first
+    _require_granted(row(first.links, first), first)
+    with pytest.raises(_RoutesNotGranted) as planned:
+        _require_granted(row(first.links, first), second)
+    assert set(planned.value.routes.links) == {*first.links, *second.links}
+    _require_granted(row(planned.value.routes.links, planned.value.routes), first)
