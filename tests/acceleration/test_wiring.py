@@ -13,15 +13,17 @@ from tradewind.acceleration.health import (
     HOP_FAILURES,
     SUCCESSES_UNTIL_HEALTHY,
     Health,
+    cut_off,
     paths_now,
     unreached,
 )
 from tradewind.acceleration.wiring import (
     HOME,
     Wire,
+    entrance_program,
     fleet_plan,
     groups_of,
-    home_program,
+    is_entrance,
     joined_name,
     listener_key,
     proxy_program,
@@ -61,7 +63,11 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"source": "a.example:1"}, "neither end is this machine"),
+        ({"source": "a.example:1"}, "not clear which end opens the connections"),
+        ({"source": "a.example"}, "nothing says where a.example"),
+        ({"source": "site:x"}, "needs an address at which its programs connect there"),
+        ({"source": "site:x", "way_in": "run"}, "only for programs of this machine"),
+        ({"source": "site:x", "listen": "0.0.0.0:80"}, "anybody could use it"),
         ({"way_in": "transparent", "listen": "127.0.0.1:80"}, "has no listener to configure"),
         ({"way_in": "run", "clients": ["10.0.0.0/8"]}, "has no listener to configure"),
         ({"listen": "0.0.0.0:80"}, "anybody could use it"),
@@ -79,10 +85,10 @@ def test_flows_that_this_machine_cannot_carry_are_refused(changes: dict[str, Any
 
 def test_other_machines_connect_with_networks_or_tokens() -> None:
     networks = placed({**FLOW, "listen": "0.0.0.0:80", "clients": ["10.0.0.0/8"]})
-    (listener,) = home_program(networks, {"up": ()}, {}, 1.0).listeners
+    (listener,) = entrance_program(HOME, networks, {"up": ()}, {}, 1.0).listeners
     assert (listener.listen, listener.clients, listener.tokens) == ("0.0.0.0:80", ("10.0.0.0/8",), None)
     tokens = placed({**FLOW, "listen": "0.0.0.0:80", "way_in": "socks5", "tokens": {"ann": "0" * 64}})
-    (listener,) = home_program(tokens, {"up": ()}, {}, 1.0).listeners
+    (listener,) = entrance_program(HOME, tokens, {"up": ()}, {}, 1.0).listeners
     assert (listener.way, listener.tokens) == ("socks5", {"ann": "0" * 64})
 
 
@@ -97,7 +103,7 @@ def test_flows_to_one_destination_take_their_own_paths_if_listeners_tell_them_ap
     ]
     assert not any(sharing(each, wires) for each in wires)
     paths = {each.name: each.through for each in wires} | {"second": ()}
-    home = home_program(wires, paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0, 7)
+    home = entrance_program(HOME, wires, paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0, 7)
     assert [(listener.way, [route.through for route in listener.routes]) for listener in home.listeners] == [
         ("forward", [("aws-a-1", "aws-b-1")]),
         ("forward", [()]),
@@ -105,7 +111,7 @@ def test_flows_to_one_destination_take_their_own_paths_if_listeners_tell_them_ap
     ]
     assert len({listener.name for listener in home.listeners}) == 3
     assert (home.allow, home.routes, home.limits.pool) == (("10.0.0.9:80",), (), 7)
-    again = home_program(wires[1:], paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0)
+    again = entrance_program(HOME, wires[1:], paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0)
     assert [each.name for each in again.listeners] == [each.name for each in home.listeners[1:]]
 
 
@@ -138,7 +144,7 @@ def test_flows_are_counted_by_listener_and_those_that_share_one_together() -> No
     counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
     for second, moved in ((1.0, 1_000_000), (2.0, 2_000_000)):
         traffic = (SplitTraffic(("aws-a-1",), 1, moved, 0, "h:1", ours),)
-        counts.count(wires, SplitStatus("running", (), 0, 1, 0, 0, 0, {}, moved, 0, traffic, {}), second)
+        counts.count(wires, {HOME: SplitStatus("running", (), 0, 1, 0, 0, 0, {}, moved, 0, traffic, {})}, second)
     x, y, z = counts.states(wires, {}, {})
     assert (x.shared_with, y.shared_with, z.shared_with) == (("y",), ("x",), ())
     assert x.bytes_up == y.bytes_up == 2_000_000 and z.bytes_up == 0
@@ -152,10 +158,66 @@ def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:
     entry, last = (proxy_program(name, wires, paths, addresses, 1.0) for name in addresses)
     assert (set(entry.allow), entry.proxies) == ({"h:1", "h:2"}, {"aws-b-1": "10.0.0.2:5"})
     assert (last.allow, last.proxies) == (("h:1",), {})
-    home = home_program(wires, {each.name: each.through for each in wires}, addresses, 1.0)
+    home = entrance_program(HOME, wires, {each.name: each.through for each in wires}, addresses, 1.0)
     routes = [route for listener in home.listeners for route in listener.routes]
     assert [(route.destination, route.through) for route in routes] == [(w.target, w.through) for w in wires]
     assert (home.allow, home.proxies) == (("h:1", "h:2"), addresses)
+
+
+def test_flows_of_another_host_enter_at_a_gateway_there() -> None:
+    there = {**FLOW, "name": "there", "source": "site:x", "listen": "127.0.0.1:9"}
+    back = {
+        **there,
+        "name": "back",
+        "source": "10.0.0.9:81",
+        "destination": "web.example",
+        "destination_region": "site:x",
+    }
+    path = PlacedProxy("aws:a", 0), PlacedProxy("aws:b", 0)
+    up, out, download = wires = placed(FLOW, there, {**back, "listen": "127.0.0.1:10"}, path=path)
+    assert [(each.entrance, each.entrance_region) for each in (up, out)] == [
+        (HOME, None),
+        ("site-x-entrance", "site:x"),
+    ]
+    assert (out.target, out.through) == ("10.0.0.9:80", ("aws-a-1", "aws-b-1"))
+    assert (download.entrance, download.target) == (out.entrance, "10.0.0.9:81")
+    assert download.through == ("aws-b-1", "aws-a-1")
+    assert is_entrance(out.entrance) and not any(map(is_entrance, (HOME, *REGIONS)))
+    addresses = {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}
+    paths = {each.name: each.through for each in wires}
+    program = entrance_program(out.entrance, wires, paths, addresses, 1.0)
+    assert [listener.listen for listener in program.listeners] == ["127.0.0.1:9", "127.0.0.1:10"]
+    assert program.allow == ("10.0.0.9:80", "10.0.0.9:81") and program.probes == ("aws-a-1", "aws-b-1")
+    assert entrance_program(HOME, wires, paths, addresses, 1.0).allow == ("10.0.0.9:80",)
+
+
+def test_a_proxy_serves_each_caller_only_for_its_own_flows() -> None:
+    there = replace(wire("there", "h:2", "aws-a-1"), entrance="site-x-entrance")
+    wires = wire("x", "h:1", "aws-a-1", "aws-b-1"), there
+    paths = {(each.name, each.through) for each in wires}
+    addresses = {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}
+    entry, last = (proxy_program(name, wires, paths, addresses, 1.0).listeners[0].callers for name in addresses)
+    assert entry == {HOME: ("h:1",), "site-x-entrance": ("h:2",)}
+    assert last == {"aws-a-1": ("h:1",)}
+
+
+def test_an_entrance_that_cannot_connect_avoids_the_proxy_alone() -> None:
+    there = replace(wire("there", "h:2", "aws-a-1"), entrance="site-x-entrance")
+    wires = wire("x", "h:1", "aws-a-1"), there
+    fine = SplitHop(1, 1.0, 1.0)
+    broken = replace(fine, failures=HOP_FAILURES, failure="no route")
+
+    def status(hop: SplitHop) -> SplitStatus:
+        return SplitStatus("running", (), 0, 0, 0, 0, 0, {}, 0, 0, (), {"aws-a-1": hop})
+
+    looks: dict[str, SplitStatus | str] = {HOME: status(fine), "site-x-entrance": status(broken)}
+    cut = cut_off(wires, looks)
+    assert (unreached(wires, looks), cut) == ({}, {("site-x-entrance", "aws-a-1"): "no route"})
+    found = paths_now(wires, {}, (), REGIONS, cut)
+    assert found["x"] == (("aws-a-1",), None)
+    assert found["there"] == ((), "aws-a-1: site-x-entrance cannot connect to it: no route")
+    assert set(unreached(wires, {HOME: status(broken), "site-x-entrance": status(broken)})) == {"aws-a-1"}
+    assert set(unreached(wires, {HOME: status(broken), "site-x-entrance": "no answer"})) == {"aws-a-1"}
 
 
 def test_each_gateway_probes_its_next_proxies_and_asks_for_bbr() -> None:
@@ -165,16 +227,16 @@ def test_each_gateway_probes_its_next_proxies_and_asks_for_bbr() -> None:
     probes = {name: proxy_program(name, wires, paths, addresses, 1.0, 0, "bbr").probes for name in addresses}
     assert probes == {"aws-a-1": ("aws-b-1",), "aws-b-1": (), "aws-a-2": ()}
     # Also while its flow goes direct, so that its recovery is seen.
-    home = home_program(wires, {"x": (), "y": ("aws-a-2",), "z": ()}, addresses, 1.0, 0, "bbr")
+    home = entrance_program(HOME, wires, {"x": (), "y": ("aws-a-2",), "z": ()}, addresses, 1.0, 0, "bbr")
     assert (home.probes, home.congestion_control) == (("aws-a-1", "aws-a-2"), "bbr")
     assert set(home.probes) <= home.proxies.keys()
 
 
 def test_the_fleet_has_a_hop_for_each_pair_that_connects() -> None:
-    plan = fleet_plan([("aws-a-1", "aws-b-1"), ("aws-a-1",), ()], REGIONS, "site:x")
+    plan = fleet_plan([(HOME, "aws-a-1", "aws-b-1"), (HOME, "aws-a-1"), (HOME,)], REGIONS, "site:x")
     assert {(hop.start, hop.end) for hop in plan.hops} == {(HOME, "aws-a-1"), ("aws-a-1", "aws-b-1")}
     assert (plan.lead, [gateway.name for gateway in plan.machines]) == (HOME, list(REGIONS))
-    assert fleet_plan([()], {}, "site:x").hops == ()
+    assert fleet_plan([(HOME,)], {}, "site:x").hops == ()
 
 
 def test_health_has_hysteresis() -> None:
@@ -229,10 +291,10 @@ def test_failed_connections_of_a_flow_are_counted_and_lead_it_aside() -> None:
     ours = listener_key(wires[0]).name
     traffic = (SplitTraffic(("aws-a-1",), 0, 0, 0, "h:1", ours, failed=FAILED_MAX),)
     status = SplitStatus("running", (), 0, 1, 0, 0, 0, {}, 0, 0, traffic, {})
-    assert counts.count(wires, status, 1.0)
+    assert counts.count(wires, {HOME: status}, 1.0)
     assert counts.aside == {"x": f"its last {FAILED_MAX} connections over proxies failed; direct for 60 s"}
     assert [each.failed for each in counts.states(wires, {}, {})] == [FAILED_MAX, 0]
-    assert counts.count(wires, status, 1.0 + AWAY_S) and not counts.aside
+    assert counts.count(wires, {HOME: status}, 1.0 + AWAY_S) and not counts.aside
 
 
 def test_a_flow_has_the_time_of_its_transfers_as_predicted_and_achieved() -> None:
@@ -240,7 +302,7 @@ def test_a_flow_has_the_time_of_its_transfers_as_predicted_and_achieved() -> Non
     assert (up.period_bytes, up.predicted_s) == (10e9, 10.0)
     counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
     traffic = (SplitTraffic((), 1, 5_000_000, 0, up.target, listener_key(up).name),)
-    counts.count([up], SplitStatus("running", (), 0, 1, 0, 0, 0, {}, 0, 0, traffic, {}), 1.0)
+    counts.count([up], {HOME: SplitStatus("running", (), 0, 1, 0, 0, 0, {}, 0, 0, traffic, {})}, 1.0)
     (state,) = counts.states([up], {}, {})
     assert state.predicted_s == 10.0 and state.achieved_s == pytest.approx(2000.0)
 

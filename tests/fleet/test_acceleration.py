@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from tests.fleet.worlds import wait_until
 
 pytest.importorskip("tomllib")
 
-SITES = ("a", "b")
+SITES = ("a", "b", "c")
 BODY = os.urandom(3_000_000)
 
 
@@ -29,7 +30,7 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Command]:
-    """The command, configured for a host in each of two regions."""
+    """The command, configured for a host in each of three regions."""
     if reason := sshd_unavailable() or (None if os.geteuid() == 0 else "the test's SSH server needs root"):
         pytest.skip(reason)
     with TemporaryDirectory(prefix="tw-acc-") as short, local_ssh_server(Path(short, "ssh")) as server:
@@ -65,6 +66,25 @@ def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: 
     assert ended["machines_usd"] > 0 and ended["phase"] == "ended"
     assert ended["flows"][0]["bytes_up"] == len(BODY)
     assert "first, which is free" in said
+
+
+def test_flows_of_another_host_enter_there(hosts: Command, sink: Sink) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    flows = (FLOWS % sink.address).replace('source = "here"', 'source = "site:c"') + f'listen = "{listen}"\n'
+    state, _ = up(hosts, flows, "-y")
+    (flow,) = state["flows"]
+    assert (flow["listen"], flow["region"], len(flow["through"])) == (listen, "site:c", 2)
+    assert {proxy["region"] for proxy in state["proxies"]} == {"site:a", "site:b"}
+    send(state, BODY)
+    wait_until(lambda: len(sink.received) == len(BODY))
+    ended = hosts.run("accelerate", "down", "--json").expect(0).events[0]
+    assert [proxy["bytes_up"] for proxy in ended["proxies"]] == [len(BODY)] * 2
+    assert "site-c-entrance in site:c" in {line["what"] for line in ended["ledger"]}
+
+    (hosts.home / "flows.toml").write_text(flows.replace('"site:c"', '"aws:eu-west-1"'))
+    refused = hosts.run("accelerate", "up", "--flows", hosts.home / "flows.toml", "-y")
+    assert refused.code == 2 and "the configuration has no machine in aws:eu-west-1" in refused.stderr
 
 
 def test_machines_that_call_home_and_unknown_regions_are_refused(hosts: Command, sink: Sink) -> None:

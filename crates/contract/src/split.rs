@@ -85,6 +85,10 @@ pub struct SplitListener {
     /// Its own routes, before those of the program. Not for `hop`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<SplitRoute>,
+    /// The proxies that `hop` serves, by the name in their certificate, each with patterns of the destinations of its
+    /// flows. Without it, `hop` serves every proxy of the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callers: Option<BTreeMap<String, Vec<String>>>,
 }
 
 /// The route of some destinations.

@@ -117,9 +117,19 @@ pub struct Listener {
     /// Its own routes of destinations, before those of the configuration.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// The proxies that `hop` serves, by the name in their certificate, each with the destinations of its flows. Without
+    /// it, `hop` serves every proxy of the fleet.
+    #[serde(default)]
+    pub callers: Option<BTreeMap<String, AllowList>>,
 }
 
 impl Listener {
+    /// True if it serves a proxy, and that proxy's flows may go to the destination.
+    pub(crate) fn serves(&self, caller: &str, destination: &Destination) -> bool {
+        let allow = self.callers.as_ref().map(|callers| callers.get(caller));
+        allow.is_none_or(|allow| allow.is_some_and(|allow| allow.allows_request(destination)))
+    }
+
     /// Its tokens, read from their file if they are in one.
     ///
     /// # Errors
@@ -326,6 +336,9 @@ impl Config {
         if !listener.routes.is_empty() && listener.way == Way::Hop {
             return fault("`hop` learns the route from the proxy, without `routes`");
         }
+        if listener.callers.is_some() && listener.way != Way::Hop {
+            return fault("only `hop` has `callers`");
+        }
         if listener.proxy_protocol && listener.way == Way::Hop {
             return fault("`hop` learns the client from the proxy, without `proxy_protocol`");
         }
@@ -386,6 +399,7 @@ mod tests {
             proxy_protocol: false,
             name: None,
             routes: Vec::new(),
+            callers: None,
         };
         listener.read_tokens()
     }

@@ -311,10 +311,11 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
     let destination = request.destination.to_string();
     let established = Box::pin(async {
         let enter = |key| shared.admission.enter(key, requested);
+        let may_ask = opened.proxy.as_ref().is_none_or(|name| listener.serves(name, &request.destination));
         let by_proxy = opened.proxy.map(|name| enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(enter).transpose()?;
-        if !shared.config.allow.allows_request(&request.destination) {
+        if !may_ask || !shared.config.allow.allows_request(&request.destination) {
             return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
         let to = enter(Key::Destination(destination.clone()))?;

@@ -6,15 +6,24 @@ every few seconds, and count the connections of flows that they cannot open.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tradewind.acceleration.wiring import Wire, hops_of
+from tradewind.acceleration.wiring import Wire, entrances_of, hops_of
 
 if TYPE_CHECKING:
     from tradewind.model.split import SplitStatus
 
-__all__ = ["FAILURES_UNTIL_UNHEALTHY", "HOP_FAILURES", "SUCCESSES_UNTIL_HEALTHY", "Health", "paths_now", "unreached"]
+__all__ = [
+    "FAILURES_UNTIL_UNHEALTHY",
+    "HOP_FAILURES",
+    "SUCCESSES_UNTIL_HEALTHY",
+    "Health",
+    "cut_off",
+    "paths_now",
+    "unreached",
+]
 
 HOP_FAILURES = 2
 """Consecutive connections that a neighbour cannot open; then the proxy has failed a look."""
@@ -61,39 +70,66 @@ class Health:
 
 
 def unreached(wires: Iterable[Wire], looks: Mapping[str, SplitStatus | str]) -> dict[str, str]:
-    """Return the proxies to which a neighbour on a placed path cannot connect, and why.
+    """Return the proxies to which a proxy before it, or all entrances that use it, cannot connect, and why.
 
-    `looks` has the status of each gateway, or why it did not answer.
+    `looks` has the status of each gateway, or why it did not answer. If only some entrances cannot connect, the fault
+    is theirs: see `cut_off`.
     """
+    wires = tuple(wires)
+    entrances, failing = entrances_of(wires), dict(_failing(wires, looks))
     found: dict[str, str] = {}
+    for (start, end), why in failing.items():
+        others = (hop for hop in sorted(hops_of(wires)) if hop[1] == end and hop[0] in entrances)
+        answering = (hop for hop in others if not isinstance(looks.get(hop[0], ""), str))
+        if start not in entrances or all(hop in failing for hop in answering):
+            found[end] = f"{start} cannot connect to it: {why}"
+    return found
+
+
+def cut_off(wires: Iterable[Wire], looks: Mapping[str, SplitStatus | str]) -> dict[tuple[str, str], str]:
+    """Return the pairs of an entrance and a proxy to which it cannot connect, and why."""
+    wires = tuple(wires)
+    entrances = entrances_of(wires)
+    return {hop: why for hop, why in _failing(wires, looks) if hop[0] in entrances}
+
+
+def _failing(wires: Iterable[Wire], looks: Mapping[str, SplitStatus | str]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the pairs of neighbours on placed paths of which the first cannot connect to the second, and why."""
     for start, end in sorted(hops_of(wires)):
         status = looks.get(start)
         hop = None if status is None or isinstance(status, str) else status.hops.get(end)
         if hop is not None and hop.failures >= HOP_FAILURES:
-            found[end] = f"{start} cannot connect to it: {hop.failure or 'no reason is known'}"
-    return found
+            yield (start, end), hop.failure or "no reason is known"
 
 
 def paths_now(
-    wires: Iterable[Wire], unhealthy: Mapping[str, str], unreachable: Collection[str], regions: Mapping[str, str]
+    wires: Iterable[Wire],
+    unhealthy: Mapping[str, str],
+    unreachable: Collection[str],
+    regions: Mapping[str, str],
+    cut: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> dict[str, tuple[tuple[str, ...], str | None]]:
     """Return the path of new connections of each flow, and why it is not the placed one.
 
     A path with an unhealthy proxy is replaced by one over healthy proxies in the same regions that another flow was
     placed on, else by the direct path: no prediction says that other regions help this flow. `unreachable` proxies have
-    no address yet.
+    no address yet, and `cut` are pairs of an entrance and a proxy to which it cannot connect.
     """
     wires = tuple(wires)
     bad = unhealthy.keys() | set(unreachable)
     good = [wire.through for wire in wires if wire.through and not bad & set(wire.through)]
     found: dict[str, tuple[tuple[str, ...], str | None]] = {}
     for wire in wires:
-        failed = [name for name in wire.through if name in bad]
+        failed = [f"{name}: {unhealthy.get(name, 'it is starting')}" for name in wire.through if name in bad]
+        for name in wire.through[:1]:
+            if (wire.entrance, name) in cut:
+                failed.append(f"{name}: {wire.entrance} cannot connect to it: {cut[wire.entrance, name]}")
         if not failed:
             found[wire.name] = wire.through, None
             continue
         where = [regions.get(name) for name in wire.through]
-        others = [path for path in good if [regions.get(name) for name in path] == where]
-        reason = f"{failed[0]}: {unhealthy.get(failed[0], 'it is starting')}"
+        usable = [path for path in good if (wire.entrance, path[0]) not in cut]
+        others = [path for path in usable if [regions.get(name) for name in path] == where]
+        reason = failed[0]
         found[wire.name] = (others[0] if others else ()), reason
     return found

@@ -1,7 +1,8 @@
 """The wiring of placed flows: the plan of their fleet, and the program of each split proxy. No I/O.
 
-Applications connect to the split proxy at home, beside the supervisor. It is the entry of each path: it dials the first
-proxy, and that one the next, each with the fleet's mutual TLS. Proxies accept nobody else.
+Applications connect to the split proxy of their own host, its *entrance*: at home, beside the supervisor, or on another
+host, where the fleet runs a gateway for it. It is the entry of each path: it dials the first proxy, and that one the
+next, each with the fleet's mutual TLS. Proxies accept nobody else, and a caller only for the destinations of its flows.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ __all__ = [
     "HOME",
     "LOCAL_WAYS",
     "Wire",
+    "client_region",
+    "entrance_name",
+    "entrance_program",
+    "entrances_of",
     "fleet_plan",
     "groups_of",
-    "home_program",
     "hops_of",
+    "is_entrance",
     "joined_name",
     "listener_key",
     "listener_keys",
@@ -41,6 +46,8 @@ __all__ = [
 
 HOME = "home"
 """Name of the gateway beside the supervisor."""
+#: End of the name of a gateway at which flows of another host enter.
+ENTRANCE = "-entrance"
 #: The listener behind each way in. With `transparent` and `run`, a local proxy gets the connections of programs, and
 #: passes them to it.
 WAYS: Mapping[WayIn, SplitWay] = {
@@ -87,11 +94,15 @@ class Wire:
     """Bytes of all flows that were placed with it, in a period."""
     predicted_s: float = 0.0
     """Predicted time for these bytes."""
+    entrance: str = HOME
+    """Name of the gateway at which its connections enter."""
+    entrance_region: str | None = None
+    """Region of the host at which they enter; None for this machine."""
 
 
 def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tuple[Wire, ...]:
-    """Return the wires of placed flows. `place` names the flows file. Raises ConfigError for a flow that this machine
-    cannot carry.
+    """Return the wires of placed flows. `place` names the flows file. Raises ConfigError for a flow that cannot be
+    carried.
     """
     placed = {each.id: each for each in plan.flows}
     group_of = {flow.name: group for group in groups_of(flows, place) for flow in group}
@@ -100,25 +111,32 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
         for flow in flows
         for group in (group_of[flow.name],)
     )
-    if len(listener_keys(wires)) > LISTENERS_MAX:
-        raise ConfigError(
-            f"{place}: more than {LISTENERS_MAX} listeners", hint='flows with way_in = "socks5" share one'
-        )
+    for entrance in entrances_of(wires):
+        if len(listener_keys(wires, entrance)) > LISTENERS_MAX:
+            raise ConfigError(
+                f"{place}: more than {LISTENERS_MAX} listeners of one host",
+                hint='flows with way_in = "socks5" share one',
+            )
     return wires
 
 
-def groups_of(flows: Sequence[WantedFlow], place: str) -> list[tuple[WantedFlow, ...]]:
-    """Return the flows of this machine by way in and destination, each group with its largest flow first.
+def entrances_of(wires: Iterable[Wire]) -> tuple[str, ...]:
+    """Return the gateways at which flows enter, by name."""
+    return tuple(dict.fromkeys(wire.entrance for wire in wires))
 
-    The proxy of this machine tells connections apart by listener and destination, so the flows of a group take one
-    path, and are placed as one flow. Raises ConfigError.
+
+def groups_of(flows: Sequence[WantedFlow], place: str) -> list[tuple[WantedFlow, ...]]:
+    """Return the flows by host, way in and destination, each group with its largest flow first.
+
+    The entrance of a host tells connections apart by listener and destination, so the flows of a group take one path,
+    and are placed as one flow. Raises ConfigError.
     """
-    groups: dict[tuple[ListenerKey, str], list[WantedFlow]] = {}
+    groups: dict[tuple[Region | None, ListenerKey, str], list[WantedFlow]] = {}
     for flow in flows:
         where = f"{place}: flow {flow.name}"
-        target, listen = _far(flow, where), _listen(flow, where)
+        region, target, listen = client_region(flow, where), _far(flow, where), _listen(flow, where)
         key = _listener_key(flow.name, target, flow.way_in, listen, flow.clients, _sorted_tokens(flow))
-        groups.setdefault((key, target), []).append(flow)
+        groups.setdefault((region, key, target), []).append(flow)
     return [tuple(sorted(group, key=lambda flow: -flow.period_bytes)) for group in groups.values()]
 
 
@@ -127,19 +145,50 @@ def joined_name(group: Sequence[WantedFlow]) -> str:
     return ", ".join(flow.name for flow in group)
 
 
+def client_region(flow: WantedFlow, place: str) -> Region | None:
+    """Return the region of the host that opens a flow's connections; None for this machine. Raises ConfigError."""
+    client, _ = _client_and_far(flow, place)
+    if client.is_here:
+        return None
+    if client.region is None:
+        raise ConfigError(
+            f"{place}: nothing says where {client.text}, which opens the connections, is",
+            hint="give its region, which must be that of one of your hosts; `accelerate up` runs a gateway on it",
+        )
+    return client.region
+
+
+def entrance_name(region: Region) -> str:
+    """Return the name of the gateway at which flows of the host in a region enter."""
+    return f"{region_name(region)}{ENTRANCE}"
+
+
+def is_entrance(name: str) -> bool:
+    """Return whether a gateway is the entrance of flows of another host. Names of proxies end with a number."""
+    return name.endswith(ENTRANCE)
+
+
+def _client_and_far(flow: WantedFlow, place: str) -> tuple[FlowEnd, FlowEnd]:
+    """Return the end that opens the connections, which is this machine or has no port, and the other end."""
+    ends = flow.source, flow.destination
+    clients = [end for end in ends if end.is_here] or [end for end in ends if end.address is None or not end.address[1]]
+    if len(clients) != 1:
+        raise ConfigError(
+            f"{place}: it is not clear which end opens the connections",
+            hint='one end is "here" or a host without a port, and the other one has a port, as in HOST:PORT',
+        )
+    return clients[0], ends[clients[0] is flow.source]
+
+
 def _far(flow: WantedFlow, place: str) -> str:
     """Return the destination of a flow's connections."""
-    if flow.source.is_here == flow.destination.is_here:
-        raise ConfigError(
-            f"{place}: neither end is this machine",
-            hint='`accelerate up` carries flows with source or destination "here"',
-        )
-    return _target(flow.destination if flow.source.is_here else flow.source, place)
+    return _target(_client_and_far(flow, place)[1], place)
 
 
 def _wire(flow: WantedFlow, group: Sequence[WantedFlow], placed: FlowPlan, place: str) -> Wire:
     """Return the wire of a flow. It was placed as the largest one of its group, whose direction the path has."""
     names = tuple(proxy_name(proxy.region, proxy.instance) for proxy in placed.path)
+    region = client_region(flow, place)
     direct_mbps = placed.rate_mbps
     if placed.path and placed.direct_fct_s > 0:
         direct_mbps = placed.rate_mbps * placed.fct_s / placed.direct_fct_s
@@ -148,7 +197,7 @@ def _wire(flow: WantedFlow, group: Sequence[WantedFlow], placed: FlowPlan, place
         _far(flow, place),
         WAYS[flow.way_in],
         _listen(flow, place),
-        names if group[0].source.is_here else names[::-1],
+        names if _client_and_far(group[0], place)[0] is group[0].source else names[::-1],
         placed.rate_mbps,
         direct_mbps,
         flow.clients,
@@ -157,6 +206,8 @@ def _wire(flow: WantedFlow, group: Sequence[WantedFlow], placed: FlowPlan, place
         joined_name(group),
         math.fsum(each.period_bytes for each in group),
         placed.fct_s,
+        HOME if region is None else entrance_name(region),
+        None if region is None else str(region),
     )
 
 
@@ -175,6 +226,17 @@ def _target(end: FlowEnd, place: str) -> str:
 
 def _listen(flow: WantedFlow, place: str) -> str:
     """Return where a flow listens. Raises ConfigError if anybody could use it."""
+    is_here = client_region(flow, place) is None
+    if flow.way_in in LOCAL_WAYS and not is_here:
+        raise ConfigError(
+            f"{place}: way_in {flow.way_in!r} is only for programs of this machine",
+            hint="let the host's programs connect to `listen`",
+        )
+    if flow.listen is None and not is_here:
+        raise ConfigError(
+            f"{place}: a flow of another host needs an address at which its programs connect there",
+            hint='for example listen = "127.0.0.1:8443"',
+        )
     if flow.way_in in LOCAL_WAYS:
         if flow.listen is not None or flow.clients or flow.tokens:
             raise ConfigError(
@@ -212,13 +274,14 @@ def proxy_regions_of(plan: PlacementPlan) -> dict[str, str]:
 
 
 def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home: str) -> Plan:
-    """Return the plan of a fleet: home's region, and the region of each proxy by name. It has no transfer.
+    """Return the plan of a fleet: home's region, and the region of each other gateway by name. It has no transfer.
 
-    Its hops are all pairs of gateways that connect on some path, so that firewalls admit them.
+    A path begins with its entrance. The hops are all pairs of gateways that connect on some path, so that firewalls
+    admit them.
     """
     pairs: dict[tuple[str, str], None] = {}
     for path in paths:
-        for start, end in zip((HOME, *path), path, strict=False):
+        for start, end in pairwise(path):
             if start in (HOME, *regions) and end in regions:
                 pairs[start, end] = None
     gateways = (PlannedGateway(HOME, home), *(PlannedGateway(name, region) for name, region in regions.items()))
@@ -268,21 +331,23 @@ def _listener_key(
 
 def sharing(wire: Wire, wires: Iterable[Wire]) -> tuple[str, ...]:
     """Return the other flows that cannot be told apart from one: they have its listener and destination."""
-    group = listener_key(wire), wire.target
-    return tuple(other.name for other in wires if other != wire and (listener_key(other), other.target) == group)
+    group = wire.entrance, listener_key(wire), wire.target
+    others = (other for other in wires if other != wire)
+    return tuple(other.name for other in others if (other.entrance, listener_key(other), other.target) == group)
 
 
-def listener_keys(wires: Sequence[Wire]) -> tuple[ListenerKey, ...]:
-    """Return the listeners of this machine, in the order of its program."""
-    return tuple(dict.fromkeys(listener_key(wire) for wire in wires))
+def listener_keys(wires: Sequence[Wire], entrance: str = HOME) -> tuple[ListenerKey, ...]:
+    """Return the listeners of an entrance, in the order of its program."""
+    return tuple(dict.fromkeys(listener_key(wire) for wire in wires if wire.entrance == entrance))
 
 
 def hops_of(wires: Iterable[Wire]) -> set[tuple[str, str]]:
     """Return the pairs of neighbours on placed paths: the one that connects, and the proxy to which it does."""
-    return {pair for wire in wires for pair in pairwise((HOME, *wire.through))}
+    return {pair for wire in wires for pair in pairwise((wire.entrance, *wire.through))}
 
 
-def home_program(
+def entrance_program(
+    name: str,
     wires: Sequence[Wire],
     paths: Mapping[str, tuple[str, ...]],
     addresses: Mapping[str, str],
@@ -290,12 +355,13 @@ def home_program(
     pool: int = 0,
     congestion_control: str | None = None,
 ) -> SplitProgram:
-    """Return the program of the proxy at home.
+    """Return the program of the proxy at which some flows enter.
 
     `paths` are the proxies of each flow now, by name; `addresses` those that it dials. It keeps `pool` connections
     ready for each of them. It probes the first proxy of each placed path, also while no flow takes that.
     """
     routes: dict[ListenerKey, dict[str, tuple[str, ...]]] = {}
+    wires = [wire for wire in wires if wire.entrance == name]
     for wire in wires:
         routes.setdefault(listener_key(wire), {})[wire.target] = paths[wire.name]
     listeners = tuple(
@@ -311,16 +377,16 @@ def home_program(
         )
         for key, targets in routes.items()
     )
-    used = {name for path in paths.values() for name in path}
+    used = {proxy for wire in wires for proxy in paths[wire.name]}
     # Flows that are compared with the direct path come back, so connections to their proxies stay ready.
-    used |= {name for wire in wires for name in wire.through if name in addresses}
+    used |= {proxy for wire in wires for proxy in wire.through if proxy in addresses}
     return SplitProgram(
         listeners,
         tuple(dict.fromkeys(wire.target for wire in wires)),
-        {name: addresses[name] for name in sorted(used)},
+        {proxy: addresses[proxy] for proxy in sorted(used)},
         limits=_limits(drain_s, pool),
         congestion_control=congestion_control,
-        probes=_probes(HOME, wires, used),
+        probes=_probes(name, wires, used),
     )
 
 
@@ -338,16 +404,22 @@ def proxy_program(
     pool: int = 0,
     congestion_control: str | None = None,
 ) -> SplitProgram:
-    """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
+    """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others, and a
+    caller only for the flows that come from it.
 
     `paths` are pairs of a flow's name and a path that it takes or took; `addresses` those that this proxy dials.
     """
-    targets = {wire.name: wire.target for wire in wires}
-    allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))
+    flows = {wire.name: wire for wire in wires}
+    callers: dict[str, dict[str, None]] = {}
+    for flow, path in sorted(paths):
+        for caller, called in pairwise((flows[flow].entrance, *path)):
+            if called == name:
+                callers.setdefault(caller, {})[flows[flow].target] = None
+    allow = tuple(dict.fromkeys(target for targets in callers.values() for target in targets))
     later = {other for _, path in paths if name in path for other in path[path.index(name) + 1 :]}
     known = {other: addresses[other] for other in sorted(later) if other in addresses}
     return SplitProgram(
-        (SplitListener(HOP_LISTEN, "hop"),),
+        (SplitListener(HOP_LISTEN, "hop", callers={caller: tuple(each) for caller, each in callers.items()}),),
         allow,
         known,
         limits=_limits(drain_s, pool),

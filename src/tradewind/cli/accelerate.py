@@ -27,9 +27,10 @@ windows or bbr at the ends, which costs nothing, and only then what proxies add 
 file of a typical use case, with random hosts near random regions. None of these three starts a proxy.
 
 `up` starts the proxies at the configured hosts, clusters and clouds, or in an emulated WAN (`--sky`). It prints the
-addresses of this machine to which applications connect, and watches the proxies until `down`, Ctrl-C, `--for` or
-`--max-cost` ends them. `status` shows rates, health and cost, `replan` places the flows again, and `down` waits for
-open connections before it ends the proxies. Without an ID, `replan` and `down` use the only running acceleration.
+addresses to which applications connect, on this machine or on another host of a flow, and watches the proxies until
+`down`, Ctrl-C, `--for` or `--max-cost` ends them. `status` shows rates, health and cost, `replan` places the flows
+again, and `down` waits for open connections before it ends the proxies. Without an ID, `replan` and `down` use the only
+running acceleration.
 
 `run` runs a command whose TCP connections go through a running proxy. Its exit code is that of the command."""
 USAGE = """[OPTION]… plan FLOWS | plan --problem FILE

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["FlowCounts"]
 
 MBITS_PER_BYTE = 8e-6
-#: The name of a listener, and a destination: flows that have both in common cannot be told apart.
-Group = tuple[str, str]
+#: An entrance, the name of a listener, and a destination: flows with the same ones cannot be told apart.
+Group = tuple[str, str, str]
 
 
 class FlowCounts:
-    """Counts of flows by way in and destination, from the status of the proxy at home. Times are seconds of one
-    clock.
-    """
+    """Counts of flows by way in and destination, from the status of their entrances. Times are seconds of one clock."""
 
     def __init__(self, flows: FlowsFile, now_s: float) -> None:
         self.flows = flows
@@ -38,11 +36,12 @@ class FlowCounts:
         self._carried: dict[Group, tuple[int, int, int, int]] = {}
         self._counted_s = now_s
 
-    def count(self, wires: Sequence[Wire], home: SplitStatus, now_s: float) -> bool:
-        """Take in a status. Return whether other flows must go direct now."""
+    def count(self, wires: Sequence[Wire], entrances: Mapping[str, SplitStatus], now_s: float) -> bool:
+        """Take in the status of each entrance. Return whether other flows must go direct now."""
         elapsed_s, self._counted_s = now_s - self._counted_s, now_s
         for group in dict.fromkeys(map(_group, wires)):
-            mine = [each for each in home.traffic if (each.listener, each.destination) == group]
+            traffic = entrances[group[0]].traffic if group[0] in entrances else ()
+            mine = [each for each in traffic if (each.listener, each.destination) == group[1:]]
             self._carried[group] = (
                 sum(each.bytes_up for each in mine),
                 sum(each.bytes_down for each in mine),
@@ -107,6 +106,7 @@ class FlowCounts:
             predicted_s=wire.predicted_s,
             achieved_s=wire.period_bytes * MBITS_PER_BYTE / achieved_mbps if achieved_mbps else None,
             failed=failed,
+            region=wire.entrance_region,
         )
 
     def _comparison(self, now_s: float) -> Comparison:
@@ -114,4 +114,4 @@ class FlowCounts:
 
 
 def _group(wire: Wire) -> Group:
-    return listener_key(wire).name, wire.target
+    return wire.entrance, listener_key(wire).name, wire.target

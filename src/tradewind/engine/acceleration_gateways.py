@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
-from tradewind.acceleration.wiring import HOME, Wire, home_program, proxy_program
+from tradewind.acceleration.wiring import HOME, Wire, entrance_program, proxy_program
 from tradewind.engine.acceleration_course import DRAIN_S
 from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
@@ -58,16 +58,18 @@ class AccelerationGateways:
                 answers[name] = _words(error)
         return answers
 
-    def put_home(
+    def put_entrance(
         self,
+        name: str,
         wires: Sequence[Wire],
         paths: Mapping[str, tuple[str, ...]],
         addresses: Mapping[str, str],
         flows: FlowsFile,
     ) -> SplitStatus:
-        """Give home the paths of new connections; return its status. Raises GatewayError."""
+        """Give an entrance the paths of new connections; return its status. Raises GatewayError."""
         control = flows.proxy_congestion_control
-        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S, flows.pool, control))
+        program = entrance_program(name, wires, paths, addresses, DRAIN_S, flows.pool, control)
+        return self._client(name).put_split(program)
 
     def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
         """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.acceleration.health import Health, paths_now, unreached
+from tradewind.acceleration.health import Health, cut_off, paths_now, unreached
 from tradewind.acceleration.transparent import TransparentWay
-from tradewind.acceleration.wiring import HOME, fleet_plan, listener_key, listener_keys
+from tradewind.acceleration.wiring import HOME, entrances_of, fleet_plan, is_entrance, listener_key, listener_keys
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import (
+    DRAIN_S,
     RESERVE_S,
     Action,
     Answer,
@@ -109,7 +110,9 @@ class Acceleration:
         )
         self._phase: AccelerationPhase = "starting"
         self._reason: str | None = None
-        self._health = Health(placed.regions)
+        self._health = Health(placed.others)
+        #: Pairs of an entrance and a proxy to which it cannot connect.
+        self._cut: dict[tuple[str, str], str] = {}
         self._paths: dict[str, tuple[tuple[str, ...], str | None]] = {}
         self._addresses: dict[str, str] = {}
         self._statuses: dict[str, SplitStatus] = {}
@@ -119,6 +122,8 @@ class Acceleration:
         self._taken_back = LeavingProxies(self._ask_leaving)
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
+        #: True if the gateway at home runs a split proxy.
+        self._enters_at_home = False
         self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
@@ -147,7 +152,7 @@ class Acceleration:
         fleet = Fleet(
             make_provider(self._ground.provider, binary, journal),
             journal,
-            self._plan(self._placed.regions),
+            self._plan(self._placed.others),
             binary,
             purpose=purpose_of(self.id),
             settings=FleetSettings(lease_s=self._lease_s),
@@ -156,23 +161,26 @@ class Acceleration:
             logs=self.folder / "logs",
         )
         self._gateways = AccelerationGateways(fleet, self._pool)
-        self._wire()
+        self._wire(strict=True)
         self._phase = "running"
         return self._write()
 
     def _require_room(self, placed: PlacedFlows) -> None:
         """Raise CeilingReached if the ceiling leaves too little to start the machines of a placement."""
-        there = {} if self._gateways is None else self._placed.regions
-        fresh = [placed.machines[region] for name, region in placed.regions.items() if name not in there]
+        there = {} if self._gateways is None else self._placed.others
+        fresh = [placed.machines[region] for name, region in placed.others.items() if name not in there]
         if self._meter.left_s(math.inf, fresh) <= RESERVE_S:
             raise CeilingReached("no machines were started: the ceiling leaves too little for them")
 
     def _plan(self, regions: Mapping[str, str], placed: PlacedFlows | None = None) -> Any:
         placed = placed or self._placed
-        return fleet_plan([wire.through for wire in placed.wires], regions, placed.home)
+        # Flows of any entrance may take the path of another flow while a proxy is unhealthy.
+        entrances = entrances_of(placed.wires)
+        paths = [(entrance, *wire.through) for wire in placed.wires for entrance in entrances]
+        return fleet_plan(paths, regions, placed.home)
 
-    def _wire(self) -> None:
-        """Give each proxy its program, and home the routes of the flows. Proxies that refuse it become unhealthy.
+    def _wire(self, *, strict: bool = False) -> None:
+        """Give each proxy its program, and entrances the routes of the flows. Proxies that refuse it become unhealthy.
 
         Raises GatewayError.
         """
@@ -188,7 +196,7 @@ class Acceleration:
         self._addresses = self._gateways.dialled(HOME, names)
         if self._transparent is not None:
             self._transparent.exempt(self._addresses.values())
-        self._route()
+        self._route(strict=strict)
         self._redirect()
 
     def _predict(self) -> None:
@@ -215,18 +223,39 @@ class Acceleration:
         targets = list(dict.fromkeys(wire.target for wire in wires))
         self._transparent.set(targets, self._listening[wires[0].name] if wires else "")
 
-    def _route(self) -> None:
-        """Send home the paths of new connections."""
+    def _route(self, *, strict: bool = False) -> None:
+        """Send the entrances the paths of new connections. Those on other hosts that do not take them become unhealthy,
+        unless it is `strict`. Raises GatewayError.
+        """
         assert self._gateways is not None
         wires = self._placed.wires
         missing = self._placed.regions.keys() - self._addresses.keys()
-        self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions)
+        self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
-        paths = {name: path for name, (path, _) in self._paths.items()}
-        status = self._gateways.put_home(wires, paths, self._addresses, self._placed.flows)
-        bound = dict(zip(listener_keys(wires), status.listening, strict=True))
-        self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
+        for entrance in entrances_of(wires):
+            try:
+                self._route_at(entrance)
+            except TradewindError as error:
+                if strict or entrance == HOME:
+                    raise
+                self._health.dead(entrance, str(error))
+        if self._enters_at_home and HOME not in entrances_of(wires):
+            self._enters_at_home = False
+            self._pool.submit(self._end_proxies, [HOME], DRAIN_S)
+
+    def _route_at(self, entrance: str) -> None:
+        """Send one entrance the paths of its new connections. Raises GatewayError."""
+        assert self._gateways is not None
+        wires, paths = self._placed.wires, {name: path for name, (path, _) in self._paths.items()}
+        addresses = self._addresses
+        if entrance != HOME:
+            addresses = self._gateways.dialled(entrance, self._addresses)
+        status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
+        self._enters_at_home |= entrance == HOME
+        bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
+        mine = [wire for wire in wires if wire.entrance == entrance]
+        self._listening |= {wire.name: bound[listener_key(wire)] for wire in mine}
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
@@ -263,19 +292,20 @@ class Acceleration:
     def _look_at_all(self) -> Looked:
         """Ask every gateway for its status, count bytes, and return what the course must know."""
         assert self._gateways is not None
-        found = self._gateways.look_at((HOME, *{**self._leaving, **self._placed.regions}))
+        entrances = entrances_of(self._placed.wires)
+        found = self._gateways.look_at((*entrances, *{**self._leaving, **self._placed.regions}))
         before = dict(self._health.unhealthy)
         blocked, now_s = self._blocked(found), time.monotonic()
         taken_back = dict.fromkeys(self._taken_back.look(now_s), TAKEN_BACK)
         for name, status in found.items():
             if not isinstance(status, str):
                 self._see(name, status)
-            if name in self._placed.regions and name in self._addresses:
+            if name in self._placed.entrances or (name in self._placed.regions and name in self._addresses):
                 self._health.look(name, _failure(status) or blocked.get(name) or taken_back.get(name))
         self._meter.tick()
         self._count_flows()
         self._report_health(before)
-        home = found[HOME]
+        home = self._look_of_home(found)
         is_over = self._ends_s is not None and time.time() >= self._ends_s
         # Machines that have ended are replaced, and cost their minimum again.
         ended = self._meter.without_machine(self._placed.regions)
@@ -284,9 +314,9 @@ class Acceleration:
             self._meter.left_s(2 * RESERVE_S, more),
             is_over,
             self._book.wish(self.id),
-            home if isinstance(home, str) else None,
-            not isinstance(home, str) or HOME in self._gateways.fleet.living(),
-            not isinstance(home, str) and home.state == "ended",
+            home,
+            home is None or HOME in self._gateways.fleet.living(),
+            self._is_drained(found),
             tuple(self._health.unhealthy),
             tuple(name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None),
             self._taken_back.of(self._placed.regions, found, [path for path, _ in self._paths.values()], now_s),
@@ -295,9 +325,28 @@ class Acceleration:
     def _ask_leaving(self) -> dict[str, float]:
         return {} if self._gateways is None else self._gateways.fleet.leaving()
 
+    def _look_of_home(self, found: Mapping[str, SplitStatus | str]) -> str | None:
+        """Return why the gateway at home did not answer; None if it did. Without flows of this machine it need only
+        live.
+        """
+        assert self._gateways is not None
+        look = found.get(HOME)
+        if look is None:
+            return None if HOME in self._gateways.fleet.living() else "its process has ended"
+        return look if isinstance(look, str) else None
+
+    def _is_drained(self, found: Mapping[str, SplitStatus | str]) -> bool:
+        """Return whether no connection of a flow is left. An entrance on another host that does not answer has none."""
+        looks = {name: found.get(name, "") for name in entrances_of(self._placed.wires)}
+        return all(name != HOME if isinstance(look, str) else look.state == "ended" for name, look in looks.items())
+
     def _blocked(self, found: Mapping[str, SplitStatus | str]) -> dict[str, str]:
         """Return the proxies to which their neighbours cannot connect, and why."""
         now_s = time.monotonic()
+        cut = cut_off(self._placed.wires, found)
+        if cut.keys() != self._cut.keys():
+            self._due = self._due or "route"
+        self._cut = cut
         reasons = unreached(self._placed.wires, found)
         return {
             name: why
@@ -309,7 +358,8 @@ class Acceleration:
         """Take in the counts of a proxy."""
         self._statuses[name] = status
         region = {**self._leaving, **self._placed.regions}.get(name)
-        if region is not None:
+        # Entrances send what their hosts would send without them.
+        if region is not None and not is_entrance(name):
             self._meter.sent(name, region, status.bytes_up + status.bytes_down)
 
     def _report_health(self, before: Mapping[str, str]) -> None:
@@ -331,8 +381,7 @@ class Acceleration:
             self._report(f"new connections keep their paths for now: {error}")
 
     def _count_flows(self) -> None:
-        home = self._statuses.get(HOME)
-        if home is not None and self._counts.count(self._placed.wires, home, time.monotonic()):
+        if self._counts.count(self._placed.wires, self._statuses, time.monotonic()):
             self._due = self._due or "route"
 
     # --- carry out ---------------------------------------------------------------------------------------------------
@@ -356,7 +405,7 @@ class Acceleration:
             if self._transparent is not None:
                 self._transparent.pause()
             self._write()
-            self._pool.submit(self._end_proxies, [HOME], action.drain_s)
+            self._pool.submit(self._end_proxies, entrances_of(self._placed.wires), action.drain_s)
         else:
             self._end(action)
 
@@ -372,14 +421,14 @@ class Acceleration:
             elif isinstance(action, DrainProxies):
                 self._end_proxies(list(self._leaving), action.drain_s)
             elif isinstance(action, Shrink):
-                fleet.shrink(self._plan(self._placed.regions))
+                fleet.shrink(self._plan(self._placed.others))
             elif isinstance(action, Ask):
                 living = fleet.living()
                 return Finished(names=tuple(name for name in action.names if name not in living))
             elif isinstance(action, Replace):
-                rest = {name: region for name, region in self._placed.regions.items() if name != action.name}
+                rest = {name: region for name, region in self._placed.others.items() if name != action.name}
                 fleet.shrink(self._plan(rest))
-                fleet.grow(self._plan(self._placed.regions))
+                fleet.grow(self._plan(self._placed.others))
         except TradewindError as error:
             return Finished(str(error))
         return Finished()
@@ -396,25 +445,25 @@ class Acceleration:
         assert self._gateways is not None and self._next is not None
         placed, _ = self._next
         self._meter.add_prices(placed.machines, placed.egress_usd_per_gb)
-        self._gateways.fleet.grow(self._plan({**self._placed.regions, **placed.regions}, placed))
+        self._gateways.fleet.grow(self._plan({**self._placed.others, **placed.others}, placed))
 
     def _switch(self) -> str | None:
         """Wire the next placement. Return why that failed; then the former one is wired again."""
         assert self._next is not None
         (placed, text), before = self._next, self._placed
-        fresh = placed.regions.keys() - before.regions.keys()
+        fresh = placed.others.keys() - before.others.keys()
         for name in fresh:
             self._renew(name)
         self._placed = placed
         self._counts.flows = placed.flows
-        self._leaving = {name: region for name, region in before.regions.items() if name not in placed.regions}
+        self._leaving = {name: region for name, region in before.others.items() if name not in placed.others}
         try:
-            self._wire()
+            self._wire(strict=True)
         except TradewindError as error:
             self._placed, self._due = before, "wire"
             self._counts.flows = before.flows
             # The new machines end with the next step.
-            self._leaving = {name: placed.regions[name] for name in fresh}
+            self._leaving = {name: placed.others[name] for name in fresh}
             return str(error)
         self._book.make(self.id, text)
         return None
@@ -444,7 +493,8 @@ class Acceleration:
 
     def _end(self, action: Close) -> None:
         if action.failure is None:
-            self._end_proxies([HOME, *self._leaving, *self._placed.regions], 0.0)
+            entrances = [HOME] if self._enters_at_home else []
+            self._end_proxies([*entrances, *self._leaving, *self._placed.others], 0.0)
             self._count_flows()
         self.close(action.failure)
 
@@ -489,7 +539,7 @@ class Acceleration:
             self._phase,
             self._began_s,
             time.time(),
-            self._counts.states(self._placed.wires, self._paths, self._listening),
+            self._counts.states(self._placed.wires, self._shown_paths(), self._listening),
             tuple(self._proxy(name, region) for name, region in self._placed.regions.items()),
             self._meter.machines_usd,
             self._meter.egress_usd,
@@ -503,6 +553,14 @@ class Acceleration:
             process=self._process,
             pools=tuple(pools_of(self._statuses)),
         )
+
+    def _shown_paths(self) -> dict[str, tuple[tuple[str, ...], str | None]]:
+        """Return the path of each flow, and why it is not the placed one or not in use."""
+        lost = {wire.name: wire.entrance for wire in self._placed.wires if wire.entrance in self._health.unhealthy}
+        return {
+            name: (path, f"{lost[name]}: {self._health.unhealthy[lost[name]]}" if name in lost else reason)
+            for name, (path, reason) in self._paths.items()
+        }
 
     def _proxy(self, name: str, region: str) -> ProxyState:
         error = self._health.unhealthy.get(name)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.transparent import require_redirects
-from tradewind.acceleration.wiring import Wire, groups_of, joined_name, proxy_regions_of, wires_of
+from tradewind.acceleration.wiring import (
+    Wire,
+    client_region,
+    groups_of,
+    joined_name,
+    proxy_regions_of,
+    wires_of,
+)
 from tradewind.engine.acceleration_kernels import ProxyKernel, within_kernels
 from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
@@ -52,9 +60,19 @@ class PlacedFlows:
     """The measurements, and the gain from tuning the ends, which is free; None in a sky."""
 
     @property
+    def entrances(self) -> dict[str, str]:
+        """Region of each entrance on another host, by name."""
+        return {wire.entrance: wire.entrance_region for wire in self.wires if wire.entrance_region is not None}
+
+    @property
+    def others(self) -> dict[str, str]:
+        """Region of each gateway but that at home, by name."""
+        return {**self.regions, **self.entrances}
+
+    @property
     def usd_per_hour(self) -> float:
         """Price of all machines."""
-        return 3600 * sum(self.machines[region].usd_per_s for region in self.regions.values())
+        return 3600 * sum(self.machines[region].usd_per_s for region in self.others.values())
 
 
 def place_for(text: str, where: str, ground: Ground, kernels: Iterable[ProxyKernel] = ()) -> PlacedFlows:
@@ -67,7 +85,13 @@ def place_for(text: str, where: str, ground: Ground, kernels: Iterable[ProxyKern
     if any(flow.way_in == "transparent" for flow in flows.flows):
         require_redirects()
     in_sky = ground.provider["kind"] == SKY
+    hosts = client_hosts(flows, ground, where)
     regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
+    if not flows.regions:
+        # The gateway on a host of flows is their entrance. A proxy beside it would gain nothing.
+        regions = tuple(region for region in regions if region not in hosts)
+        if not regions:
+            raise ConfigError(f"{where}: no region is left for proxies", hint="name them in `regions`")
     advice = None
     if not in_sky:
         # Before the placement: it uses the round trips that were measured.
@@ -80,13 +104,13 @@ def place_for(text: str, where: str, ground: Ground, kernels: Iterable[ProxyKern
     plan = place(problem, "auto", None)
     used = proxy_regions_of(plan)
     prices = {}
-    for region in set(used.values()):
+    for region in {*used.values(), *map(str, hosts)}:
         offers = [offer for offer in catalog.machine_offers(Region.parse(region)) if not offer.spot]
         cheapest = min(offers, key=lambda offer: offer.usd_per_hour)
         prices[region] = MachinePrice(cheapest.usd_per_s, str(cheapest.origin), cheapest.machine.billed_s_min)
     egress = {region.name: region.egress_cents_per_gb / 100 for region in problem.regions}
     wires = wires_of(flows.flows, plan, where)
-    home = _home(flows, where) if in_sky else str(HERE_REGION)
+    home = _home(flows, hosts, where) if in_sky else str(HERE_REGION)
     return PlacedFlows(flows, problem, plan, wires, home, used, prices, egress, advice)
 
 
@@ -112,10 +136,42 @@ def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Re
     return tuple(dict.fromkeys(flows.regions)) or tuple(offered)
 
 
-def _home(flows: FlowsFile, where: str) -> str:
-    """Return the region of this machine in a sky."""
+def client_hosts(flows: FlowsFile, ground: Ground, where: str) -> tuple[Region, ...]:
+    """Return the regions of the other hosts that open connections of flows. Raises ConfigError if one is no host of the
+    user, or if its region has several, because nothing would say on which of them the flows enter.
+    """
+    counts, found = host_counts(ground), dict[Region, None]()
+    for flow in flows.flows:
+        region = client_region(flow, f"{where}: flow {flow.name}")
+        if region is None:
+            continue
+        found[region] = None
+        if counts.get(str(region)) != 1:
+            has = "no host" if str(region) not in counts else f"{counts[str(region)]} hosts"
+            raise ConfigError(
+                f"{where}: flow {flow.name}: its connections begin in {region}, where the configuration has {has}",
+                hint="give the host that opens them a region of its own in [[ssh.hosts]], or run `up` on it",
+            )
+    return tuple(found)
+
+
+def host_counts(ground: Ground) -> dict[str, int]:
+    """Return the number of the user's hosts in each region: machines of a sky, or hosts by SSH, but not rented ones."""
+    if ground.provider["kind"] == SKY:
+        from tradewind.sky.file import read_sky_file
+
+        return dict(Counter(str(machine.region) for machine in read_sky_file(ground.provider["file"]).machines))
+    members = ground.provider.get("members") or [{"provider": ground.provider}]
+    documents = [member["provider"] for member in members if member["provider"]["kind"] == "ssh"]
+    return dict(Counter(host["region"] for document in documents for host in document["hosts"]))
+
+
+def _home(flows: FlowsFile, hosts: Collection[Region], where: str) -> str:
+    """Return the region of this machine in a sky. Without flows of its own, it is beside one that has some."""
     ends = [end for flow in flows.flows for end in (flow.source, flow.destination) if end.is_here]
     regions = {str(end.region) for end in ends if end.region is not None}
+    if not ends:
+        return str(min(hosts))
     if len(regions) != 1:
         raise ConfigError(
             f"{where}: `here` is {'nowhere' if not regions else 'in several regions'}",

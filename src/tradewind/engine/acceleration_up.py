@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tradewind.acceleration.wiring import sharing
+from tradewind.acceleration.wiring import client_region, sharing
 from tradewind.engine.acceleration_kernels import ProxyKernel, recorded_kernels
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
@@ -139,7 +139,9 @@ def _at_sites(
             "the configuration has no machines for proxies",
             hint="`tradewind init` configures hosts and clouds; --sky FILE runs proxies in an emulated WAN",
         )
-    needed = flows_from_document(parse_toml(text.encode(), flows), flows).regions
+    wanted = flows_from_document(parse_toml(text.encode(), flows), flows)
+    clients = (client_region(flow, f"{flows}: flow {flow.name}") for flow in wanted.flows)
+    needed = (*wanted.regions, *dict.fromkeys(region for region in clients if region is not None))
     for region in needed:
         if not sites.has(str(region)):
             raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {sites.describe()}")

@@ -46,7 +46,7 @@ class FlowState:
     target: str
     """`HOST:PORT` to which its connections go."""
     listen: str
-    """Address of this machine at which its connections enter."""
+    """Address at which its connections enter, of this machine or of the host in `region`."""
     way: str
     """`forward`, `socks5`, `connect` or `sni`, by which programs connect; else `transparent` or `run`."""
     planned: tuple[str, ...]
@@ -74,6 +74,8 @@ class FlowState:
     """Time of the same transfers at the achieved rate; None before it moved bytes."""
     failed: int = 0
     """Connections that were not established, although the destination did not refuse them."""
+    region: str | None = None
+    """Region of the host on which `listen` is; None for this machine."""
 
     @property
     def error(self) -> float | None:

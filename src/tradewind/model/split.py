@@ -40,7 +40,8 @@ class SplitListener:
 
     `destination` (`host:port`) is for `forward`, `port` for `sni`. `tokens` are the clients of `socks5` and `connect`:
     name, and SHA-256 of the token in hexadecimal. `clients` are networks; empty means any, if the way allows that.
-    Flows are counted under `name`. `routes` come before those of the program.
+    Flows are counted under `name`. `routes` come before those of the program. `callers` are the proxies that `hop`
+    serves, each with patterns of the destinations of its flows; None for every proxy of the fleet.
     """
 
     listen: str
@@ -52,6 +53,7 @@ class SplitListener:
     proxy_protocol: bool = False
     name: str | None = None
     routes: tuple[SplitRoute, ...] = ()
+    callers: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

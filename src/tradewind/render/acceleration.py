@@ -123,7 +123,8 @@ def _address(flow: FlowState) -> str:
     arrow = f" → {flow.target}"
     if flow.way in ("transparent", "run"):
         return f"{flow.way}{arrow}"
-    return f"{flow.listen}{arrow}" if flow.way == "forward" else f"{flow.way} {flow.listen}{arrow}"
+    where = "" if flow.region is None else f"at {flow.region} "
+    return f"{where}{flow.listen}{arrow}" if flow.way == "forward" else f"{where}{flow.way} {flow.listen}{arrow}"
 
 
 def _path(flow: FlowState) -> str:

@@ -5,6 +5,7 @@ use crate::limits::{
     SPLIT_TIMEOUT_MS_MAX,
 };
 use crate::names::check_node_name;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -58,8 +59,8 @@ pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Res
         allow: AllowList::new(all_parsed("allow", &program.allow)?),
         identity: None,
         // A proxy of a fleet knows no others, and learns names from its clients.
-        upstreams: std::collections::BTreeMap::new(),
-        names: std::collections::BTreeMap::new(),
+        upstreams: BTreeMap::new(),
+        names: BTreeMap::new(),
         default_route: Vec::new(),
         limits: limits_of(&program.limits)?,
         proxy_protocol: all_parsed("proxy_protocol", &program.proxy_protocol)?,
@@ -69,7 +70,7 @@ pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Res
 }
 
 fn listener_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<Listener, Refusal> {
-    let hashes = |tokens: &std::collections::BTreeMap<String, String>| {
+    let hashes = |tokens: &BTreeMap<String, String>| {
         Tokens::of_hashes(tokens.iter().map(|(name, hash)| (name.as_str(), hash.as_str())))
     };
     let tokens = listener.tokens.as_ref().map(hashes).transpose().or_else(|error| {
@@ -92,7 +93,15 @@ fn listener_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<Lis
         proxy_protocol: listener.proxy_protocol,
         name: listener.name.clone(),
         routes: routes_of(&listener.routes)?,
+        callers: listener.callers.as_ref().map(callers_of).transpose()?,
     })
+}
+
+fn callers_of(callers: &BTreeMap<String, Vec<String>>) -> Result<BTreeMap<String, AllowList>, Refusal> {
+    check_count("callers", callers.len(), SPLIT_PROXIES_MAX)?;
+    let caller =
+        |(name, allow): (&String, &Vec<String>)| Ok((name.clone(), AllowList::new(all_parsed("callers", allow)?)));
+    callers.iter().map(caller).collect()
 }
 
 fn routes_of(routes: &[SplitRoute]) -> Result<Vec<Route>, Refusal> {
@@ -241,6 +250,29 @@ mod tests {
         assert!(config.check(false).is_err());
         let default = Limits::default();
         assert_eq!((config.limits.idle_timeout_ms, config.limits.connections_max), (7, default.connections_max));
+    }
+
+    #[test]
+    fn callers_are_limited_to_their_destinations() {
+        let hop = |callers: Value| {
+            let listener = json!([{"listen": "127.0.0.1:0", "way": "hop", "callers": callers}]);
+            config_of(&program(json!({"listeners": listener})), None)
+        };
+        let config = hop(json!({"entry": ["a.example:443"]})).unwrap();
+        config.check(true).unwrap();
+        let callers = config.listeners[0].callers.as_ref().unwrap();
+        assert!(callers["entry"].allows_request(&"a.example:443".parse().unwrap()));
+        assert!(!callers["entry"].allows_request(&"b.example:443".parse().unwrap()));
+        assert!(hop(json!({"entry": ["*:1"]})).unwrap_err().error.contains("\"*:1\""));
+        assert!(
+            config_of(
+                &program(json!({"listeners": [{"listen": "127.0.0.1:0", "way": "socks5", "callers": {}}]})),
+                None
+            )
+            .unwrap()
+            .check(true)
+            .is_err()
+        );
     }
 
     #[test]

@@ -226,3 +226,36 @@ fn unsafe_or_contradictory_configurations_are_refused() {
         assert!(serde_json::from_value::<Config>(config.clone()).is_err(), "{config}");
     }
 }
+
+#[tokio::test]
+async fn a_caller_gets_only_the_destinations_of_its_own_flows() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (fleet, destination) = (Fleet::new(), listener.local_addr().unwrap());
+    // `Fleet` calls every peer so. Another caller may have the destination.
+    let cases = [
+        (json!(null), true),
+        (json!({"peer": [destination]}), true),
+        (json!({"peer": ["example.com:443"], "other": [destination]}), false),
+        (json!({"other": [destination]}), false),
+        (json!({}), false),
+    ];
+    for (callers, served) in cases {
+        let exit = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop", "callers": callers}],
+                          "identity": "unused", "allow": [destination]});
+        let exit = Running::start(exit, Some(fleet.identity("exit")));
+        let entry = json!({
+            "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}],
+            "identity": "unused", "proxies": {"exit": exit.address}, "allow": [destination],
+            "routes": [{"destination": destination, "through": ["exit"]}],
+        });
+        let entry = Running::start(entry, Some(fleet.identity("entry")));
+        if served {
+            let (mut client, mut server) = pair(&listener, &[entry]).await;
+            client.write_all(b"x").await.unwrap();
+            assert_eq!(read_exactly(&mut server, 1).await, b"x");
+        } else {
+            expect_reset(entry.address).await;
+            assert_eq!(exit.until(|status| status.open == 0).await.refused, [(Cause::NotAllowed, 1)].into());
+        }
+    }
+}
