@@ -277,6 +277,22 @@ def test_a_frozen_gateway_and_a_short_stall_end_the_job_resumable(
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
+@pytest.mark.parametrize(("killed", "asker"), [("source", "lead"), ("relay", "source"), ("sink", "relay")])
+def test_the_end_of_a_stalled_job_names_the_gateway_that_cannot_be_reached(
+    command: Command, files: FilePlace, tmp_path: Path, killed: str, asker: str
+) -> None:
+    topology = write(chain("relay"), tmp_path / "topology.json")
+    words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", topology, "--limit-rate", RATE)
+    running = command.start(*words, "--stall", "6s")
+    running.wait_for_bytes(MIDDLE_BYTES)
+    os.kill(running.gateways()[killed], signal.SIGKILL)
+    stopped = running.finish().expect(5)
+    why = f"{killed} cannot be reached from {asker} (connection refused)"
+    assert f"no route has worked for 6 s: {why}" in stopped.stderr
+    resume(command)
+    assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
+
+
 def test_a_sink_that_only_the_source_cannot_reach_fails_after_the_stall(
     command: Command, files: FilePlace, tmp_path: Path
 ) -> None:
@@ -284,7 +300,8 @@ def test_a_sink_that_only_the_source_cannot_reach_fails_after_the_stall(
     topology = write(with_detour(chain(), "source", "sink", listen, nobody), tmp_path / "topology.json")
     words = ("cp", "-r", files.url, tmp_path / "copy", "--topology", topology)
     stopped = command.run(*words, "--stall", "6s").expect(5)
-    assert "no route has worked for 6 s" in stopped.stderr
+    why = "sink cannot be reached from source (connection refused)"
+    assert f"no route has worked for 6 s: {why}" in stopped.stderr
     assert only_job(command)["state"] == "interrupted"
 
 

@@ -47,6 +47,16 @@ pub enum ConnectionError {
     Tls(#[from] TlsError),
 }
 
+impl ConnectionError {
+    /// Returns the error without the operating system's number for it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Io(error) => error.to_string().split(" (os error ").next().unwrap_or_default().to_lowercase(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// A connection after both Hellos.
 pub struct Connection {
     /// The other gateway's name; with TLS the one in its certificate.

@@ -87,11 +87,18 @@ pub struct HopCounts {
     pub requests: AtomicU64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Health {
     connections: usize,
-    /// Whether connecting has failed since the last success, so that requests should not wait for a connection.
-    failing: bool,
+    /// Why connecting has failed since the last success, if it has: requests should not wait for a connection.
+    failing: Option<Arc<str>>,
+}
+
+impl Health {
+    /// Returns why the hop is down, if it is.
+    fn down(&self) -> Option<&Arc<str>> {
+        self.failing.as_ref().filter(|_| self.connections == 0)
+    }
 }
 
 /// The sending side of one open connection. Its holder may send one request.
@@ -225,7 +232,7 @@ impl Hop {
         let request = coded.head.request;
         let mut sending = match self.begin(request, reply).await {
             Ok(sending) => sending,
-            Err(why) => return reply.fail_unsent(request, self.refusal(why)),
+            Err(why) => return reply.fail_unsent(request, self.refusal(&why)),
         };
         if sending.body(seal.sealing(coded)).await.is_ok() {
             sending.finish();
@@ -241,7 +248,7 @@ impl Hop {
             Ok(begun) => begun,
             Err(why) => {
                 for request in requests {
-                    reply.fail_unsent(*request, self.refusal(why));
+                    reply.fail_unsent(*request, self.refusal(&why));
                 }
                 return;
             }
@@ -259,7 +266,7 @@ impl Hop {
     /// Reserves the next free connection for `request`; `None` if there is none, in which case `reply` has the answer.
     pub async fn checkout(&self, request: RequestId, reply: &ReplyTo) -> Option<Sending<'_>> {
         let begun = self.begin(request, reply).await;
-        begun.inspect_err(|why| reply.send(request, verdict_of(self.refusal(*why)))).ok()
+        begun.inspect_err(|why| reply.send(request, verdict_of(self.refusal(why)))).ok()
     }
 
     async fn begin(&self, request: RequestId, reply: &ReplyTo) -> Result<Sending<'_>, NotBegun> {
@@ -306,15 +313,15 @@ impl Hop {
         let mut health = self.health.subscribe();
         let mut idle = tokio::select! {
             idle = self.idle_out.lock() => idle,
-            () = until_down(&mut health) => return Err(NotBegun::Down),
-            () = self.stop.cancelled() => return Err(NotBegun::Down),
+            why = until_down(&mut health) => return Err(NotBegun::Down(why)),
+            () = self.stop.cancelled() => return Err(NotBegun::Down(None)),
         };
         loop {
             let outgoing = tokio::select! {
                 biased;
                 Some(outgoing) = idle.recv() => outgoing,
-                () = until_down(&mut health) => return Err(NotBegun::Down),
-                () = self.stop.cancelled() => return Err(NotBegun::Down),
+                why = until_down(&mut health) => return Err(NotBegun::Down(why)),
+                () = self.stop.cancelled() => return Err(NotBegun::Down(None)),
             };
             if !outgoing.closed.is_cancelled() && !outgoing.retired.load(Ordering::Relaxed) {
                 return Ok(outgoing);
@@ -332,11 +339,12 @@ impl Hop {
         in_time.await.unwrap_or(Err(ConnectionError::Silent(self.setup.request_max.as_secs())))
     }
 
-    fn refusal(&self, why: NotBegun) -> Failure {
+    fn refusal(&self, why: &NotBegun) -> Failure {
         let (peer, here) = (self.peer(), &self.setup.hello.node);
         match why {
-            NotBegun::Down => {
-                Failure::new(Fault::RouteDown, "unavailable", format!("{peer} cannot be reached from {here}"))
+            NotBegun::Down(why) => {
+                let why = why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+                Failure::new(Fault::RouteDown, "unavailable", format!("{peer} cannot be reached from {here}{why}"))
             }
             NotBegun::Twice => {
                 Failure::new(Fault::Lost, "unavailable", format!("a request came to {here} a second time"))
@@ -354,17 +362,18 @@ impl Hop {
 }
 
 /// Why a request was not begun.
-#[derive(Clone, Copy)]
 enum NotBegun {
-    /// There is no connection, and connecting fails.
-    Down,
+    /// There is no connection, and connecting fails, for this reason.
+    Down(Option<Arc<str>>),
     /// A request with this id is already in flight: an upstream gateway sent it twice.
     Twice,
 }
 
-async fn until_down(health: &mut watch::Receiver<Health>) {
+/// Returns why the hop is down, once it is.
+async fn until_down(health: &mut watch::Receiver<Health>) -> Option<Arc<str>> {
     // The sender belongs to the hop that is borrowed here, so waiting cannot fail.
-    drop(health.wait_for(|health| health.connections == 0 && health.failing).await);
+    let health = health.wait_for(|health| health.down().is_some()).await.ok()?;
+    health.down().cloned()
 }
 
 /// The failure of a source or a relay whose downstream connection is lost in the middle of a body.

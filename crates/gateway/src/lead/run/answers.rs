@@ -45,6 +45,11 @@ impl Dispatcher {
                         self.limits.answered(Some(Stage::Read));
                     }
                 }
+                if matches!(fault, Fault::Lost | Fault::RouteDown)
+                    && let Some(route) = self.scheduler.route_of(request)
+                {
+                    self.down.lost(route, &message);
+                }
                 Failure::new(fault, &kind, message)
             }
         };

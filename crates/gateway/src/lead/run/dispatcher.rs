@@ -46,7 +46,7 @@ pub(super) struct Dispatcher {
     orders: OrderQueue,
     /// `None` for a job without a folder.
     spending: Option<Spending>,
-    down: DownRoutes,
+    pub(super) down: DownRoutes,
     /// Routes that stood still and were reported, each once.
     stalled: HashSet<RouteId>,
     /// For how many ticks in a row the silence of all routes has been too long. It is reported with the second one: after

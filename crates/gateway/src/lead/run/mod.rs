@@ -436,9 +436,11 @@ impl Run {
         match idle {
             Idle::Stalled => {
                 let stall_s = self.context.job.stall_s;
+                let down = self.dispatcher.down.reasons();
                 let (message, hint) = match &self.dispatcher.unreachable {
                     Some(why) => (format!("nothing arrived for {stall_s} s: {why}"), Some(UNREACHABLE_HINT)),
-                    None => (format!("no route has worked for {stall_s} s"), None),
+                    None if down.is_empty() => (format!("no route has worked for {stall_s} s"), None),
+                    None => (format!("no route has worked for {stall_s} s: {down}"), None),
                 };
                 self.stop(Outcome::Unavailable, Some(message), hint);
                 true

@@ -1,7 +1,7 @@
 //! Keeps the routes: those of the plan, the changes of later plans, and which routes are down.
 
 use super::order_queue::RouteSource;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use tradewind_contract::RouteSpec;
 use tradewind_wire::RouteId;
@@ -36,23 +36,46 @@ pub struct Rerouted {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// Routes that are down, with the time since when (ms), and whether that was reported.
+/// Maximum number of reasons in the message of a job that ends because no route works.
+const REASONS_MAX: usize = 3;
+
+/// Routes that are down.
 #[derive(Debug, Default)]
-pub(super) struct DownRoutes(HashMap<RouteId, (u64, bool)>);
+pub(super) struct DownRoutes {
+    /// The time since when (ms), and whether that was reported.
+    since: HashMap<RouteId, (u64, bool)>,
+    /// Why the latest lost request of each route was lost.
+    reasons: HashMap<RouteId, String>,
+}
 
 impl DownRoutes {
     pub(super) fn went_down(&mut self, route: RouteId, now_ms: u64) {
-        self.0.insert(route, (now_ms, false));
+        self.since.insert(route, (now_ms, false));
+    }
+
+    /// Notes why a request was lost on its route.
+    pub(super) fn lost(&mut self, route: RouteId, why: &str) {
+        self.reasons.insert(route, why.to_owned());
+    }
+
+    /// Returns why the routes that are down are down: each reason once, and only some of many.
+    pub(super) fn reasons(&self) -> String {
+        let down = self.reasons.iter().filter(|(route, _)| self.since.contains_key(*route));
+        let reasons: BTreeSet<&str> = down.map(|(_, why)| why.as_str()).collect();
+        reasons.into_iter().take(REASONS_MAX).collect::<Vec<_>>().join("; ")
     }
 
     /// Removes a route that is up again. Returns whether it had been reported as down.
     pub(super) fn is_up(&mut self, route: RouteId) -> bool {
-        matches!(self.0.remove(&route), Some((_, true)))
+        self.reasons.remove(&route);
+        matches!(self.since.remove(&route), Some((_, true)))
     }
 
     /// Removes routes that get no more work.
     pub(super) fn keep(&mut self, plans: &[RoutePlan]) {
-        self.0.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
+        let is_planned = |route: &RouteId| plans.iter().any(|plan| plan.id == *route);
+        self.since.retain(|route, _| is_planned(route));
+        self.reasons.retain(|route, _| is_planned(route));
     }
 
     /// Returns the routes that stay down and must be reported now. A route that loses one of several connections, or
@@ -61,8 +84,8 @@ impl DownRoutes {
         let stays = |(since_ms, is_reported): &(u64, bool)| {
             !is_reported && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64
         };
-        let routes: Vec<RouteId> = self.0.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
-        self.0.extend(routes.iter().map(|route| (*route, (now_ms, true))));
+        let routes: Vec<RouteId> = self.since.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
+        self.since.extend(routes.iter().map(|route| (*route, (now_ms, true))));
         routes
     }
 }

@@ -26,7 +26,7 @@ struct Live<'a> {
 impl<'a> Live<'a> {
     fn begin(hop: &'a Hop, outgoing: Outgoing) -> Self {
         let live = Self { hop, id: outgoing.id, closed: outgoing.closed.clone(), ended: ConnectionError::Closed };
-        hop.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: false });
+        hop.health.send_modify(|health| *health = Health { connections: health.connections + 1, failing: None });
         hop.give_back(outgoing);
         live
     }
@@ -65,7 +65,7 @@ impl Hop {
                 }
                 Err(error) => {
                     tracing::debug!(peer = self.peer(), %error, "cannot connect");
-                    self.health.send_modify(|health| health.failing = true);
+                    self.fails(&error.reason());
                 }
             }
             tokio::select! {
@@ -73,6 +73,10 @@ impl Hop {
                 () = self.stop.cancelled() => return,
             }
         }
+    }
+
+    fn fails(&self, why: &str) {
+        self.health.send_modify(|health| health.failing = Some(why.into()));
     }
 
     /// Reports that the other end has opened no connection for as long as a dial may take: the counterpart of a dial
@@ -87,7 +91,7 @@ impl Hop {
                 let arrival = health.wait_for(|health| health.connections > 0);
                 if tokio::time::timeout(patience, arrival).await.is_err() {
                     tracing::debug!(peer = self.peer(), "it opens no connection");
-                    self.health.send_modify(|health| health.failing = true);
+                    self.fails("it opens no connection");
                     drop(health.wait_for(|health| health.connections > 0).await);
                 }
             }
