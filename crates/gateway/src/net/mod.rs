@@ -22,4 +22,4 @@ pub use link::{DataPort, Link, Network, Tcp};
 pub use splice::Pipe;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,13 +2,13 @@
 
 use super::frames::{FrameReader, FrameWriter};
 use super::fuzz::{Fragments, secrets};
-use super::record::{Opener, Sealer};
+use super::record::{Opener, RECORDS_MAX, Sealer};
 use super::stream::{ReadSide, WriteSide};
-use super::{ConnectionError, Incoming, Link};
+use super::{Connection, ConnectionError, Incoming, Link};
 use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::io::AsyncReadExt;
-use tradewind_wire::frame::{Codec, Frame, FrameError, HEADER_BYTES, Head, Header, Kind, Purpose, SealId};
+use tradewind_wire::frame::{Codec, Frame, FrameError, HEADER_BYTES, Head, Header, HopEnd, Kind, Purpose, SealId};
 use tradewind_wire::intake::Intake;
 use tradewind_wire::{RequestId, RouteId};
 
@@ -81,6 +81,25 @@ async fn read(wire: Vec<u8>, fragment: usize) -> (Vec<Vec<u8>>, bool, Connection
             Err(error) => return (bodies, is_last, error),
         }
     }
+}
+
+/// Both ends of a connection whose keys may seal one more record each way: the upstream end, then the downstream end.
+pub(crate) fn nearly_worn() -> (Connection, Connection) {
+    let (upstream, downstream) = tokio::io::duplex(1 << 20);
+    let end = |stream, peer: &str, peer_end| {
+        let (read, write) = tokio::io::split::<tokio::io::DuplexStream>(stream);
+        let (reader, writer) = Link::new(Box::new(read), Box::new(write), String::new()).into_halves();
+        let (first, secrets) = (RECORDS_MAX - 1, secrets(false));
+        let reader = ReadSide::new(reader, Some(Opener::new(first, &secrets).unwrap()));
+        let writer = WriteSide::new(writer, Some(Sealer::new(first, &secrets).unwrap()));
+        Connection {
+            peer: peer.to_owned(),
+            peer_end,
+            reader: FrameReader::new(reader, Intake::greeted()),
+            writer: FrameWriter::new(writer),
+        }
+    };
+    (end(upstream, "below", HopEnd::Downstream), end(downstream, "above", HopEnd::Upstream))
 }
 
 proptest! {

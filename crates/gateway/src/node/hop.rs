@@ -249,6 +249,7 @@ impl Hop {
         let mut writer = lent.outgoing.writer.clone().lock_owned().await;
         lent.begun = true;
         if self.guarded(&lent.outgoing, writer.frame(frame)).await.is_ok() {
+            lent.retire_if_worn(&writer);
             drop(writer);
             flight.sent();
             lent.give_back();

@@ -494,11 +494,12 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
     }
 }
 
-/// Sends answers upstream, many in one frame, and a ping when there have been none for a while.
+/// Sends answers upstream, many in one frame, and a ping when there have been none for a while. When the keys are near
+/// their limit, asks the peer to replace the connection.
 async fn write_answers(mut writer: FrameWriter, mut answers: Answers, closed: CancellationToken, ping_every: Duration) {
     // Also ends the connection if this task panics: a connection that is read but never answered would hang its peer.
     let _closing = closed.drop_guard();
-    let mut next = None;
+    let (mut next, mut asked_for_another) = (None, false);
     loop {
         let answer = match next.take() {
             Some(answer) => Ok(Some(answer)),
@@ -516,6 +517,12 @@ async fn write_answers(mut writer: FrameWriter, mut answers: Answers, closed: Ca
         };
         if writer.frame(&frame).await.is_err() {
             return;
+        }
+        if writer.is_worn() && !asked_for_another {
+            asked_for_another = true;
+            if writer.frame(&Frame::Drain).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -65,6 +65,13 @@ pub(super) struct Lent<'a> {
 }
 
 impl Lent<'_> {
+    /// Lets the connection take no more requests if its keys are near their limit.
+    pub(super) fn retire_if_worn(&self, writer: &FrameWriter) {
+        if writer.is_worn() {
+            self.outgoing.retired.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Marks the request as complete, so that the connection is kept.
     pub(super) fn give_back(mut self) {
         self.begun = false;
@@ -147,9 +154,7 @@ impl Sending<'_> {
     /// Ends a completely written request: the connection is free for the next one.
     pub fn finish(self) {
         let Self { writer, flight, lent, .. } = self;
-        if writer.is_worn() {
-            lent.outgoing.retired.store(true, Ordering::Relaxed);
-        }
+        lent.retire_if_worn(&writer);
         lent.hop.counts.requests.fetch_add(1, Ordering::Relaxed);
         drop(writer);
         flight.sent();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drop_after::DropAfter;
+use crate::net::tests::nearly_worn;
 use crate::net::{Connection, Incoming};
 use crate::net::{DataPort, Tcp};
 use crate::node::parcel::Parcel;
@@ -42,6 +43,27 @@ fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
         },
         stop.clone(),
     )
+}
+
+/// A hop whose only connection is this one.
+fn hop_over(connection: Connection, stop: &CancellationToken) -> Arc<Hop> {
+    let spec = HopSpec { to: connection.peer.clone(), address: None, connections: 1 };
+    let hop = Hop::start(
+        HopSetup {
+            spec,
+            security: Security::Plain,
+            hello: hello("here"),
+            silence_max: Duration::from_secs(10),
+            request_max: REQUEST_MAX,
+            network: Arc::new(Tcp),
+        },
+        stop.clone(),
+    );
+    tokio::spawn({
+        let hop = hop.clone();
+        async move { hop.serve(connection).await }
+    });
+    hop
 }
 
 /// A hop to a port on which nothing listens.
@@ -117,6 +139,23 @@ async fn a_body_cut_off_goes_back_to_the_lead_and_is_not_sent_again_unbooked() {
     let Verdict::Failed { fault: Fault::Lost, unsent: false, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!((request, hop.in_flight()), (RequestId(1), 0));
     assert!(hop.counts().sent_bytes.load(Ordering::Relaxed) < LONG_BODY_BYTES as u64);
+    stop.cancel();
+}
+
+/// Every record counts, not only those of bodies.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_keys_are_worn_by_orders_takes_no_more_of_them() {
+    let stop = CancellationToken::new();
+    let (connection, mut downstream) = nearly_worn();
+    let hop = hop_over(connection, &stop);
+    let (answers_in, mut answers) = mpsc::unbounded_channel();
+    let reply = ReplyTo::memory(answers_in);
+    hop.send_orders(&Frame::Orders(Bytes::from_static(b"orders")), &[RequestId(1)], &reply).await;
+    let answer = Reply { request: RequestId(1), verdict: Verdict::Sink(Bytes::new()) };
+    downstream.writer.frame(&Frame::Replies(vec![answer])).await.unwrap();
+    assert_eq!(answers.recv().await.unwrap().request, RequestId(1));
+    tokio::time::sleep(4 * RETIRE_PAUSE).await;
+    assert_eq!(hop.connections(), 0);
     stop.cancel();
 }
 

@@ -9,6 +9,7 @@ use super::super::hop::HopSetup;
 use super::*;
 use crate::attributes::Inherited;
 use crate::drop_after::DropAfter;
+use crate::net::tests::nearly_worn;
 use crate::node::parcel::{Coded, Parcel};
 use crate::node::seal;
 use crate::node::work::{Entry, Failure, Fetch, Manifest, Proof, SinkReply, SourceTask};
@@ -111,6 +112,28 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         }
     }
     replies
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_keys_are_worn_by_answers_asks_once_for_no_more_requests() {
+    let (mut above, connection) = nearly_worn();
+    let closed = CancellationToken::new();
+    let (queue, answers) = AnswerQueue::new(closed.clone());
+    tokio::spawn(write_answers(connection.writer, answers, closed, HANG));
+    let mut received = Vec::new();
+    for request in 1..=2 {
+        let (kind, message) = (String::new(), String::new());
+        let verdict = Verdict::Failed { fault: Fault::Lost, kind, message, unsent: false };
+        queue.send(Upstream::Reply(Reply { request: RequestId(request), verdict }));
+        while received.iter().filter(|kind| **kind == "answers").count() < request as usize {
+            match tokio::time::timeout(HANG / 2, above.reader.next()).await.expect("an answer").unwrap() {
+                Incoming::Frame(Frame::Replies(_)) => received.push("answers"),
+                Incoming::Frame(Frame::Drain) => received.push("drain"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(received, ["answers", "drain", "answers"]);
 }
 
 #[test]
