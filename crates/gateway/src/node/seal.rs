@@ -156,7 +156,7 @@ impl Seal {
     /// # Errors
     /// It was changed on the way, or answers another request.
     pub fn open_answer(&self, request: RequestId, sealed: &[u8]) -> Result<([u8; SEALER_ID_BYTES], Vec<u8>), Failure> {
-        let broken = || Failure::mismatch("an answer was changed in transit");
+        let broken = || Failure::damaged("an answer was changed in transit");
         let (sealer, rest) = sealed.split_first_chunk().ok_or_else(broken)?;
         let (count, words) = rest.split_first_chunk().ok_or_else(broken)?;
         let id = SealId { sealer: *sealer, count: u64::from_le_bytes(*count) };
@@ -464,9 +464,9 @@ impl Opening {
     /// Returns the opened body.
     ///
     /// # Errors
-    /// `Corrupt` if the body, or its head, is not what the source sealed.
+    /// `Lost` if the body, or its head, is not what the source sealed.
     pub fn finish(mut self) -> Result<Coded, Failure> {
-        let broken = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
+        let broken = |why: &str| Failure::damaged(format!("a chunk was damaged in transit: {why}"));
         if self.is_broken || self.wire_left > 0 || self.head.wire_bytes == 0 {
             return Err(broken("its seal is broken"));
         }

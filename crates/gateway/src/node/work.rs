@@ -411,6 +411,11 @@ impl Failure {
         Self::new(Fault::Corrupt, "mismatch", message)
     }
 
+    /// A message does not open. So it is unknown whether the request is carried out: a relay may deliver it later.
+    pub fn damaged(message: impl Into<String>) -> Self {
+        Self::new(Fault::Lost, "mismatch", message)
+    }
+
     /// A failure because a source or a sink has hops and no key. The check of programs refuses such programs.
     pub fn without_seal() -> Self {
         Self::new(Fault::Permanent, "configuration", "this gateway has no key to seal and open bodies")

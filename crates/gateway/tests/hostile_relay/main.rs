@@ -5,16 +5,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 
 mod edits;
+mod late;
 mod relay;
 
-use edits::Edit;
+use edits::{Change, Edit};
 use futures::{StreamExt, stream};
+use late::Claim;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use relay::{Hostility, Mischief};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tradewind_contract::Program;
@@ -51,7 +55,6 @@ fn contents() -> BTreeMap<&'static str, Vec<u8>> {
 fn program(node: &str, more: Value) -> Program {
     let mut document = json!({
         "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job", "node": node,
-        "routes": [{ "id": 0, "nodes": ["home", "home", "relay", "sink"], "share": 1.0 }],
         "seal_key_hex": "5e".repeat(32),
         "limits": {
             "memory_bytes": 8 << 20, "store_retry_s": 1, "store_tries_max": 2, "store_idle_s": 5,
@@ -72,65 +75,124 @@ async fn bound() -> (TcpListener, String) {
 /// One job from folder to folder, over the relay.
 async fn run(hostility: Hostility, at: usize, always: bool, compress: bool) -> Ended {
     let name = format!("{hostility:?} at {at}, always {always}, compressed and deduplicated {compress}");
-    let folder = tempfile::tempdir().unwrap();
-    let (from, to, report) = (folder.path().join("from"), folder.path().join("to"), folder.path().join("report"));
-    for (key, content) in contents() {
-        let path = from.join(key);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-    std::fs::create_dir(&to).unwrap();
-    let url = |path: &Path| json!({ "url": format!("file://{}", path.display()) });
-    let ((sink_port, sink_address), (relay_port, relay_address)) = (bound().await, bound().await);
+    let folders = Folders::with(&contents());
     let mischief = Mischief::new(hostility, at, always);
-    let relaying = tokio::spawn(relay::relay(relay_port, sink_address.parse().unwrap(), mischief.clone()));
-    let writes = json!([{ "kind": "prefix", "prefix": "" }]);
-    let sink = program("sink", json!({ "sinks": [url(&to)], "writes": writes }));
-    let home = program(
-        "home",
-        json!({
-            "hops": [{ "to": "relay", "address": relay_address, "connections": 2 }],
-            "source": url(&from),
-            "lead": {
-                "source": url(&from), "selection": { "kind": "prefix", "prefix": "" },
-                "targets": [{ "store": url(&to), "key": "" }], "chunk_bytes": 64 << 10, "stall_s": 3,
-                "compress": compress, "deduplicate": compress, "report_file": report,
-            },
-        }),
-    );
-    let (quiet, _unread) = events::channel();
-    let sink =
-        NodeRunner::default().start(sink, Security::Plain, Some(Box::new(sink_port)), quiet).await.expect("a sink");
-    let (teller, log) = events::channel();
-    let mut story = log.subscribe();
-    let home = NodeRunner::default().start(home, Security::Plain, None, teller).await.expect("a lead");
-    let outcome = tokio::time::timeout(HANG, async {
-        loop {
-            let lines = story.next().await.expect("a job says that it is done");
-            for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let event: Value = serde_json::from_slice(line).unwrap();
-                if event["event"] == "done" {
-                    return event["outcome"].to_string();
-                }
-            }
-        }
-    });
-    let outcome = outcome.await.unwrap_or_else(|_| panic!("{name}: the job hangs"));
-    home.drain().await;
-    sink.drain().await;
-    relaying.abort();
-    Ended { wrong: called_good_and_wrong(&from, &to, &report), name, outcome, mischief: mischief.done() }
+    let relay = |port, sink| relay::relay(port, sink, mischief.clone());
+    let outcome = folders.copied_over(&name, Job { compress, ..Job::default() }, relay).await;
+    Ended { wrong: folders.called_good_and_wrong(), name, outcome, mischief: mischief.done() }
 }
 
-fn called_good_and_wrong(from: &Path, to: &Path, report: &Path) -> Vec<String> {
-    let lines = std::fs::read_to_string(report).unwrap();
-    let verdicts = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let good = verdicts.filter(|verdict| verdict["verdict"] == "copied");
-    let keys = good.map(|verdict| {
-        let url = verdict["source"].as_str().unwrap().to_owned();
-        url.strip_prefix(&format!("file://{}/", from.display())).expect("a source below the root").to_owned()
-    });
-    keys.filter(|key| std::fs::read(from.join(key)).ok() != std::fs::read(to.join(key)).ok()).collect()
+/// Options of a job.
+#[derive(Clone, Copy, Default)]
+struct Job {
+    /// Compress and deduplicate.
+    compress: bool,
+    /// Also use a route past the relay, for a tenth of the bytes.
+    has_detour: bool,
+}
+
+impl Job {
+    fn routes(self) -> Value {
+        let over_relay = json!({ "id": 0, "nodes": ["home", "home", "relay", "sink"], "share": 0.9 });
+        let direct = json!({ "id": 1, "nodes": ["home", "home", "sink"], "share": 0.1 });
+        if self.has_detour { json!([over_relay, direct]) } else { json!([over_relay]) }
+    }
+}
+
+/// Source, destination and report of a job.
+struct Folders {
+    from: PathBuf,
+    to: PathBuf,
+    report: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Folders {
+    fn with(contents: &BTreeMap<&'static str, Vec<u8>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to, report) = (folder.path().join("from"), folder.path().join("to"), folder.path().join("report"));
+        for (key, content) in contents {
+            let path = from.join(key);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        std::fs::create_dir(&to).unwrap();
+        Self { from, to, report, _folder: folder }
+    }
+
+    /// Copies all objects over a relay that gets its port and the sink's address. Returns the outcome.
+    async fn copied_over<R: Future<Output = ()> + Send + 'static>(
+        &self,
+        name: &str,
+        job: Job,
+        relay: impl FnOnce(TcpListener, SocketAddr) -> R,
+    ) -> String {
+        let url = |path: &Path| json!({ "url": format!("file://{}", path.display()) });
+        let ((sink_port, sink_address), (relay_port, relay_address)) = (bound().await, bound().await);
+        let relaying = tokio::spawn(relay(relay_port, sink_address.parse().unwrap()));
+        let writes = json!([{ "kind": "prefix", "prefix": "" }]);
+        let sink = program("sink", json!({ "routes": job.routes(), "sinks": [url(&self.to)], "writes": writes }));
+        let mut hops = vec![json!({ "to": "relay", "address": relay_address, "connections": 2 })];
+        if job.has_detour {
+            hops.push(json!({ "to": "sink", "address": sink_address, "connections": 2 }));
+        }
+        let home = program(
+            "home",
+            json!({
+                "routes": job.routes(), "hops": hops, "source": url(&self.from),
+                "lead": {
+                    "source": url(&self.from), "selection": { "kind": "prefix", "prefix": "" },
+                    "targets": [{ "store": url(&self.to), "key": "" }], "chunk_bytes": 64 << 10, "stall_s": 3,
+                    "compress": job.compress, "deduplicate": job.compress, "report_file": self.report,
+                },
+            }),
+        );
+        let (quiet, _unread) = events::channel();
+        let sink =
+            NodeRunner::default().start(sink, Security::Plain, Some(Box::new(sink_port)), quiet).await.expect("a sink");
+        let (teller, log) = events::channel();
+        let mut story = log.subscribe();
+        let home = NodeRunner::default().start(home, Security::Plain, None, teller).await.expect("a lead");
+        let outcome = tokio::time::timeout(HANG, async {
+            loop {
+                let lines = story.next().await.expect("a job says that it is done");
+                for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    let event: Value = serde_json::from_slice(line).unwrap();
+                    if event["event"] == "done" {
+                        return event["outcome"].to_string();
+                    }
+                }
+            }
+        });
+        let outcome = outcome.await.unwrap_or_else(|_| panic!("{name}: the job hangs"));
+        home.drain().await;
+        sink.drain().await;
+        relaying.abort();
+        outcome
+    }
+
+    fn called_good_and_wrong(&self) -> Vec<String> {
+        let differs = |key: &String| std::fs::read(self.from.join(key)).ok() != std::fs::read(self.to.join(key)).ok();
+        self.verdicts()
+            .into_iter()
+            .filter(|(_, verdict)| verdict == "copied")
+            .map(|(key, _)| key)
+            .filter(differs)
+            .collect()
+    }
+
+    /// Keys of the report with their verdicts.
+    fn verdicts(&self) -> Vec<(String, String)> {
+        let lines = std::fs::read_to_string(&self.report).unwrap();
+        let verdicts = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let root = format!("file://{}/", self.from.display());
+        let named = verdicts.map(|verdict| {
+            let url = verdict["source"].as_str().unwrap();
+            let key = url.strip_prefix(&root).expect("a source below the root").to_owned();
+            (key, verdict["verdict"].as_str().unwrap().to_owned())
+        });
+        named.collect()
+    }
 }
 
 /// Each edit at some places, some of them for good.
@@ -227,5 +289,43 @@ async fn a_relay_that_swallows_everything_does_not_hold_the_job_for_ever() {
     for edit in [Edit::DropRequest, Edit::DropReply, Edit::AbortRequest, Edit::ForgeFailure(Fault::Lost)] {
         let ended = run(Hostility::Edit(edit), 0, true, false).await;
         assert!(ended.wrong.is_empty() && ended.outcome != "\"done\"", "{}: {}", ended.name, ended.outcome);
+    }
+}
+
+/// The destination has other objects of these names, so only the first write of the job has a condition.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_a_relay_delivers_late_does_not_leave_an_older_version_that_is_called_good() {
+    const OBJECT_BYTES: usize = 5_000;
+    let mut wrong = Vec::new();
+    let claims = [Claim::BrokenBody, Claim::BrokenAnswer, Claim::Failed(Fault::Lost), Claim::Failed(Fault::RouteDown)];
+    for claim in claims {
+        let folders = Folders::with(&BTreeMap::from([("a", vec![1; 10]), ("b", vec![1; OBJECT_BYTES])]));
+        ["a", "b"].iter().for_each(|key| std::fs::write(folders.to.join(key), b"before").unwrap());
+        let (object, next) = (folders.from.join("b"), folders.to.with_extension("next"));
+        std::fs::write(&next, vec![2; OBJECT_BYTES]).unwrap();
+        let change = Arc::new(move || std::fs::rename(&next, &object).unwrap());
+        let name = format!("{claim:?}");
+        let relay = |port, sink| late::relay(port, sink, claim, OBJECT_BYTES as u64, change);
+        let outcome = folders.copied_over(&name, Job::default(), relay).await;
+        let late = std::fs::read(folders.to.join("b")).unwrap() == vec![1; OBJECT_BYTES];
+        assert!(late, "{name}: nothing landed late ({outcome}, {:?})", folders.verdicts());
+        if !folders.called_good_and_wrong().is_empty() {
+            wrong.push(format!("{name} ({outcome})"));
+        }
+    }
+    assert!(wrong.is_empty(), "called good and wrong: {}", wrong.join(", "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_damages_everything_fails_its_route_and_not_the_objects() {
+    for edit in [Edit::Body(Change::FlipInside), Edit::ForgeWords(vec![0; 64])] {
+        let name = format!("always {edit:?}");
+        let folders = Folders::with(&contents());
+        let mischief = Mischief::new(Hostility::Edit(edit), 0, true);
+        let relay = |port, sink| relay::relay(port, sink, mischief.clone());
+        let outcome = folders.copied_over(&name, Job { has_detour: true, ..Job::default() }, relay).await;
+        assert!(mischief.done() > 0, "{name}");
+        assert_eq!(outcome, "\"done\"", "{name}: {:?}", folders.verdicts());
+        assert!(folders.called_good_and_wrong().is_empty(), "{name}");
     }
 }

@@ -46,9 +46,9 @@ struct Counts {
 }
 
 #[derive(Clone)]
-struct Request {
-    head: Head,
-    body: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) head: Head,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The output of a pump.
@@ -233,7 +233,7 @@ fn append_data(bytes: &mut Vec<u8>, body: &[u8]) {
     }
 }
 
-fn encoded(request: &Request) -> Vec<u8> {
+pub(crate) fn encoded(request: &Request) -> Vec<u8> {
     let mut bytes = encoded_head(&request.head);
     append_data(&mut bytes, &request.body);
     bytes
@@ -246,7 +246,7 @@ pub(crate) async fn relay(listener: TcpListener, sink: SocketAddr, mischief: Arc
     }
 }
 
-fn hello(end: HopEnd) -> Vec<u8> {
+pub(crate) fn hello(end: HopEnd) -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = Hello { version: WIRE_VERSION_MAJOR, job: "job".to_owned(), node: "relay".to_owned(), end };
     Frame::Hello(hello).encode(&mut bytes);
@@ -326,7 +326,7 @@ async fn pump_down(
     }
 }
 
-async fn read(from: &mut OwnedReadHalf) -> Option<(Header, Bytes)> {
+pub(crate) async fn read(from: &mut OwnedReadHalf) -> Option<(Header, Bytes)> {
     let mut header = [0; HEADER_BYTES];
     from.read_exact(&mut header).await.ok()?;
     let header = Header::parse(&header).ok()?;

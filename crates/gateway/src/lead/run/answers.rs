@@ -25,6 +25,7 @@ impl Dispatcher {
         let Reply { request, verdict } = reply;
         // A late answer: the request has been abandoned, and another attempt at it is or was in progress.
         let Some(work) = self.scheduler.work(request).cloned() else { return Ok(()) };
+        let is_unsent = matches!(verdict, ReplyVerdict::Failed { unsent: true, .. });
         let failure = match verdict {
             ReplyVerdict::Sink(words) => match parse_exactly::<Answer>(&words) {
                 Some(Answer { mut sink, source }) => {
@@ -36,8 +37,8 @@ impl Dispatcher {
                 }
                 None => Failure::mismatch("a sink's answer does not parse"),
             },
-            ReplyVerdict::Failed { fault, kind, message, unsent } => {
-                if unsent {
+            ReplyVerdict::Failed { fault, kind, message, .. } => {
+                if is_unsent {
                     self.scheduler.unsent(request);
                     // A source that could read would have sent something.
                     if fault == Fault::Unavailable {
@@ -70,7 +71,11 @@ impl Dispatcher {
                 if failure.is_unmet() && transfer.is_guess {
                     outlook.guessed_wrong(transfer.item.target);
                 }
-                transfer.failed(failure.clone());
+                if is_unsent {
+                    transfer.failed_unsent(failure.clone());
+                } else {
+                    transfer.failed(failure.clone());
+                }
                 if matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload))
                     && let Some(entry) = transfer.not_opened()
                 {

@@ -1,10 +1,11 @@
 //! Checks written objects once more if they need it before they count as done.
 //!
-//! **Late writes.** When a sink or its answer is lost, its write may still be on its way to the store. The object is
-//! written again over another route, and the late write may then replace it: with the same bytes or, if the source
-//! changed meanwhile, with older ones. So the destination is asked at the end which object it has. Any object but the
-//! one that was written, or one with the same bytes, fails as `overwritten`. Where the store states no checksum, another
-//! object of the same length is read. A store that keeps nothing (`mem:`) is not asked.
+//! **Late writes.** When a sink or its answer is lost, its write may still be on its way to the store. A hostile relay may
+//! even claim that a request failed, and deliver it later. The object is written again, perhaps over another route, and
+//! the late write may then replace it: with the same bytes or, if the source changed meanwhile, with older ones. So the
+//! destination is asked at the end which object it has. Any object but the one that was written, or one with the same
+//! bytes, fails as `overwritten`. Where the store states no checksum, another object of the same length is read. A store
+//! that keeps nothing (`mem:`) is not asked.
 //!
 //! **Copies in parts that the store made itself.** Their bytes do not pass through a gateway, and a store that ignores
 //! the condition on the source may mix two versions. So the source is asked at the end whether it is still the version
@@ -41,11 +42,16 @@ pub(super) struct Copied {
     pub(super) source: Option<Precondition>,
 }
 
-/// Returns whether the store may still carry out the write of an attempt that failed in this way.
+/// Returns whether the store may still carry out the write of an attempt that was sent and failed in this way.
 pub(super) fn may_land_late(failure: &Failure) -> bool {
+    let may_land = match failure.fault {
+        // A relay can claim both, and deliver the request later.
+        Fault::Lost | Fault::RouteDown => true,
+        Fault::Unavailable => failure.side != Some(Side::Source),
+        _ => false,
+    };
     // A write that the store refused because its condition was not met is over.
-    !failure.is_unmet()
-        && (failure.fault == Fault::Lost || failure.fault == Fault::Unavailable && failure.side != Some(Side::Source))
+    may_land && !failure.is_unmet()
 }
 
 impl Context {

@@ -272,9 +272,14 @@ impl ObjectTransfer {
         }
     }
 
-    /// Records the failure of a request for the object.
+    /// Records the failure of a request for the object, which may have been sent.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.item.may_land_late |= doubted::may_land_late(&failure);
+        self.failed_unsent(failure);
+    }
+
+    /// Records the failure of a request that certainly never left its source.
+    pub(super) fn failed_unsent(&mut self, failure: Failure) {
         self.unmet += u32::from(failure.is_unmet());
         match failure.leaves.as_deref() {
             Some(Leaves::Seen(_) | Leaves::Unknown) if self.never_replaces => self.item.expect = Some(Expect::Absent),

@@ -263,7 +263,7 @@ fn a_body_that_is_filled_up_with_zeros_is_refused_and_nothing_is_written() {
         };
         let [Reply { request, verdict: Verdict::Sink(words) }] = &answer[..] else { panic!("{answer:?}") };
         let answer = sink_reply(&seal.open_answer(*request, words).unwrap().1).unwrap();
-        assert!(matches!(&answer, SinkReply::Failed(Failure { fault: Fault::Corrupt, .. })), "{answer:?}");
+        assert!(matches!(&answer, SinkReply::Failed(Failure { fault: Fault::Lost, .. })), "{answer:?}");
         ends.settle().await;
         assert_eq!(ends.to.keys(), [""; 0]);
     });

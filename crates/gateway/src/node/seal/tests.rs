@@ -70,12 +70,12 @@ proptest! {
         let at = at % wire.len();
         let mut flipped = wire.clone();
         flipped[at] ^= 1 << bit;
-        prop_assert_eq!(opened(&sink, &coded.head, &flipped, 9_000), Err(Fault::Corrupt));
-        prop_assert_eq!(opened(&sink, &coded.head, &wire[..at], 9_000), Err(Fault::Corrupt));
+        prop_assert_eq!(opened(&sink, &coded.head, &flipped, 9_000), Err(Fault::Lost));
+        prop_assert_eq!(opened(&sink, &coded.head, &wire[..at], 9_000), Err(Fault::Lost));
     }
 
     #[test]
-    fn no_field_of_the_head_can_be_another(length in 1usize..100_000, field in 0usize..10) {
+    fn no_field_of_the_head_can_be_another(length in 1usize..100_000, field in 0usize..12) {
         let (source, sink) = (seal(1), seal(2));
         let coded = coded(&content(length), 50_000, source.next_id());
         let wire = sealed(&source, &coded);
@@ -90,9 +90,11 @@ proptest! {
             6 => head.wire_bytes -= 1,
             7 => head.codec = Codec::Lz4,
             8 => head.seal.count += 1,
+            9 => head.recipe_bytes += 1,
+            10 => head.referenced_bytes += 1,
             _ => head.seal.sealer[0] ^= 1,
         }
-        prop_assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Corrupt));
+        prop_assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Lost));
     }
 
     /// Every message of many processes, over epochs and directions, has a key and nonce of its own.
@@ -159,7 +161,7 @@ fn a_part_is_not_opened_as_a_chunk_nor_the_reverse() {
     for (coded, purpose) in [(part(&data, 900, id), Purpose::Chunk), (coded(&data, 900, id), Purpose::Part)] {
         let wire = sealed(&source, &coded);
         let head = Head { purpose, ..coded.head };
-        assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Corrupt));
+        assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Lost));
     }
 }
 
@@ -170,7 +172,7 @@ fn segments_cannot_change_places() {
     let wire = sealed(&source, &coded);
     let swapped =
         [&wire[SEGMENT_BYTES..2 * SEGMENT_BYTES], &wire[..SEGMENT_BYTES], &wire[2 * SEGMENT_BYTES..]].concat();
-    assert_eq!(opened(&sink, &coded.head, &swapped, 9_000), Err(Fault::Corrupt));
+    assert_eq!(opened(&sink, &coded.head, &swapped, 9_000), Err(Fault::Lost));
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_body_does_not_open_in_another_run_or_as_an_answer() {
     let coded = coded(b"words", 5, id);
     let wire = sealed(&source, &coded);
     let other_run = Arc::new(Seal::named(&"11".repeat(32), [2; SEALER_ID_BYTES]).unwrap());
-    assert_eq!(opened(&other_run, &coded.head, &wire, 9), Err(Fault::Corrupt));
+    assert_eq!(opened(&other_run, &coded.head, &wire, 9), Err(Fault::Lost));
     let reflected = [&id.sealer[..], &id.count.to_le_bytes(), &wire].concat();
     assert!(source.open_answer(coded.head.request, &reflected).is_err());
 }
@@ -211,7 +213,7 @@ fn forged_heads_leave_no_keys_behind() {
     let sink = seal(2);
     for count in 0..1000 {
         let head = coded(b"words", 5, SealId { sealer: [count as u8; 16], count: count * EPOCH_MESSAGES }).head;
-        assert_eq!(opened(&sink, &head, &[0; 21], 21), Err(Fault::Corrupt));
+        assert_eq!(opened(&sink, &head, &[0; 21], 21), Err(Fault::Lost));
     }
     assert_eq!(sink.keys.lock().unwrap().len(), 0);
 }
