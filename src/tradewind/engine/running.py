@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import queue
 import threading
 import time
@@ -25,11 +24,11 @@ from tradewind.engine.deadline import JobDeadline
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
 from tradewind.engine.gateways import JobGateways, boots_of
-from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore, done_line
+from tradewind.engine.jobs import JobStore, done_line
 from tradewind.engine.learning import RouteWatch, measurable_hops, moving, record_samples
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.result import Result, outcome_error, resume_hint, stopped_error
-from tradewind.engine.sources import LIST_FILE
+from tradewind.engine.run_end import Held, forget_lead, record_outcome
 from tradewind.engine.stored import recorded_plan
 from tradewind.engine.supervisor import (
     CEILING_END_S,
@@ -49,9 +48,7 @@ from tradewind.engine.supervisor import (
 )
 from tradewind.engine.supervisor import Event as SupervisorEvent
 from tradewind.errors import (
-    ERROR_BY_OUTCOME,
     ConfigError,
-    DeadlineMissed,
     GatewayError,
     GatewayLost,
     GuestAbsent,
@@ -166,9 +163,7 @@ class RunningJob:
         self._closing_error: TradewindError | OSError | None = None
         #: The error of a restart that failed.
         self._ended_by: Exception | None = None
-        #: Resources with the lifetime of the job's machines; None once they are gone.
-        self._held: list[ExitStack] | None = []
-        self._holding = threading.Lock()
+        self._held = Held()
         self._draining: threading.Thread | None = None
         self._restarting: threading.Thread | None = None
         self._supervisor = Supervisor(
@@ -330,20 +325,7 @@ class RunningJob:
 
     def hold(self, held: ExitStack) -> None:
         """Close `held`, which was started for this job alone, once the machines are gone."""
-        with self._holding:
-            if self._held is not None:
-                self._held.append(held)
-                return
-        held.close()
-
-    def _release(self) -> None:
-        with self._holding:
-            released, self._held = self._held or [], None
-        for held in released:
-            try:
-                held.close()
-            except (TradewindError, OSError) as error:
-                self._closing_error = self._closing_error or error
+        self._held.add(held)
 
     def _leave(self) -> None:
         self._leaving.set()
@@ -528,7 +510,8 @@ class RunningJob:
             self._ledger.save()
             self.remains += [found for look in self._looks if (found := look.result()) is not None]
             self._end_events(finish)
-            self._release()
+            unreleased = self._held.release()
+            self._closing_error = self._closing_error or unreleased
             self._lock.release()
             self._over.set()
             _unclosed.discard(self)
@@ -554,21 +537,9 @@ class RunningJob:
             self._looks.append(look)
 
     def _end_events(self, finish: Finish | None) -> None:
-        """Record how the run ended, before another process can take over the job."""
-        if self._events is None:
-            return None
-        lost, left = self._error_of(finish), [one.document() for one in self.remains]
-        if lost is not None:
-            return self._events.end("lost", str(lost), left)
-        took_s = None if self.deadline is None else self.deadline.took_s
-        try:
-            self.result()
-        except DeadlineMissed as error:
-            return self._events.end("done", str(error), left, took_s)
-        except TransferError as error:
-            names = (name for name, kind in ERROR_BY_OUTCOME.items() if kind is type(error))
-            return self._events.end(next(names, "interrupted"), str(error), left, took_s)
-        return self._events.end("done", None, left, took_s)
+        if self._events is not None:
+            took_s = None if self.deadline is None else self.deadline.took_s
+            record_outcome(self._events, self.result, self._error_of(finish), self.remains, took_s)
 
     def _error_of(self, finish: Finish | None) -> Exception | None:
         if finish is None or finish.done is not None:
@@ -592,16 +563,8 @@ class RunningJob:
         if self.spec.state_dir is None:
             self._gateways.remove()
             return
-        if self.summary is not None and self.summary.outcome == "done":
-            objects = os.path.join(self.spec.state_dir, OBJECTS_FILE)
-            with suppress(FileNotFoundError):
-                if os.path.getsize(objects) > OBJECTS_BYTES_MAX:
-                    os.unlink(objects)
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self.spec.state_dir, LIST_FILE))
-        with suppress(StateError):  # `status.json` has the same state, and is then used.
-            self._store.set_lead(self.id, None)
-            self._store.settle(self.id)
+        done = self.summary is not None and self.summary.outcome == "done"
+        forget_lead(self._store, self.id, self.spec.state_dir, done=done)
 
     @property
     def _present_plan(self) -> Plan:
