@@ -77,7 +77,7 @@ impl Bucket {
             }
             idle = if now.total_bytes_rewritten == last.total_bytes_rewritten { idle + 1 } else { 0 };
             if idle == IDLE_REQUESTS_MAX {
-                let why = format!("{idle} requests in a row copied nothing");
+                let why = format!("the latest requests, {idle} in a row, copied nothing");
                 return Err(call.error(ErrorKind::Unfinished, why));
             }
             still_at_work(&call)?;
