@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
 /// so that a slow reader slows its sender down. An idle connection holds none.
 pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
+/// Most bytes of one read between two plain connections. So few stay in the caches of a processor between read and write;
+/// 256 KiB took about 35% more CPU time, and 64 KiB twice as much (docs/decisions/0034-split-proxy.md).
+pub const PLAIN_READ_BYTES: usize = 48 << 10;
 /// Most sealed bytes of a connection that wait for the kernel, beside those of the relay: as many as one relay buffer, so
 /// that each is handed to the kernel at once. With the 64 KiB of rustls, a pair of proxies took 5 to 10% more CPU time
 /// (docs/decisions/0050-ready-connections.md). An idle connection holds none.

@@ -106,7 +106,8 @@ impl Direction {
                 self.moved = true;
                 return Poll::Ready(Ok(()));
             }
-            if self.is_paced(cx) || self.poll_read(cx, from, pace)?.is_pending() {
+            let most = pace.read_bytes_max().min(from.read_bytes_max(to));
+            if self.is_paced(cx) || self.poll_read(cx, from, pace, most)?.is_pending() {
                 if self.unflushed {
                     ready!(Pin::new(&mut *to).poll_flush(cx))?;
                     self.unflushed = false;
@@ -151,10 +152,10 @@ impl Direction {
         false
     }
 
-    /// Reads what is there, and the end if it is there, too: then both can be passed on in one packet.
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace) -> Poll<io::Result<()>> {
+    /// Reads what is there, up to `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<io::Result<()>> {
         let mut buffer = take_buffer();
-        let mut room = ReadBuf::new(&mut buffer[..pace.read_bytes_max()]);
+        let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = loop {
             let before = room.filled().len();
             match Pin::new(&mut *from).poll_read(cx, &mut room) {
