@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.chain import run_chain
 from benchmarks.local import GROUPS, run_local
 from benchmarks.measure import load
-from benchmarks.relay import run_relay
+from benchmarks.relay import plot_of_cpu, run_relay
 from benchmarks.scale import ScaleError, run_scale
 from benchmarks.splice import run_splice
 from benchmarks.tables import as_json, machine, markdown
@@ -51,7 +51,8 @@ def main() -> int:
             elif name == SPLICE:
                 _moved(name, run_splice, arguments)
             elif name == RELAY:
-                _moved(name, run_relay, arguments)
+                figures = _moved(name, run_relay, arguments)
+                (arguments.out / f"{name}.svg").write_text(plot_of_cpu(figures["rows"]))
             else:
                 _measure(name, arguments)
     except (InstallError, MissingBinary, ScaleError, ServerError) as error:
@@ -80,7 +81,10 @@ def _scale(arguments: argparse.Namespace) -> None:
     (arguments.out / "scale.svg").write_text(plot)
 
 
-def _moved(name: str, measure: Callable[[bool], tuple[str, dict[str, Any]]], arguments: argparse.Namespace) -> None:
+def _moved(
+    name: str, measure: Callable[[bool], tuple[str, dict[str, Any]]], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Measure, write the tables and figures, and return the figures."""
     before, started = load(), _now()
     table, figures = measure(arguments.quick)
     about = _about(name, arguments.quick, before, started)
@@ -89,6 +93,7 @@ def _moved(name: str, measure: Callable[[bool], tuple[str, dict[str, Any]]], arg
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"{name}.md").write_text(text)
     (arguments.out / f"{name}.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
+    return figures
 
 
 def _measure(name: str, arguments: argparse.Namespace) -> None:

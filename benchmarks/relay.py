@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.forks import fork
+from benchmarks.plots import Axis, bars
 from benchmarks.relays import (
     Fleet,
     Relay,
@@ -247,6 +248,15 @@ def _expect(happened: bool, what: str) -> None:
 
 def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def plot_of_cpu(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a plot of the CPU time per GB of the relays that were measured plain and with TLS, socat left out."""
+    cpu = {str(row["relay"]): float(row["cpu_s_per_gb"]) for row in rows}
+    names = [name for name in cpu if f"{name} TLS" in cpu]
+    groups = [{name: cpu[f"{name}{tls}"] for name in names} for tls in ("", " TLS")]
+    y = Axis("CPU-s/GB", 0.0, 1.15 * max(max(group.values()) for group in groups))
+    return bars("CPU time of relays", y, ["plain, one relay", "TLS, both relays"], groups)
 
 
 def _table(rows: Sequence[dict[str, Any]], versions: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -173,3 +174,42 @@ def test_a_stop_waits_for_flows_and_a_second_one_does_not(stack: ExitStack, tmp_
     assert exit_.stop()["closed"] == 0
     with pytest.raises(ConnectionResetError):
         client.recv(1)
+
+
+def test_one_client_has_its_bytes_per_second_whatever_its_connections(stack: ExitStack, tmp_path: Path) -> None:
+    server, to = destination(stack)
+    limit = 2_000_000
+    limits = {"bytes_per_second_per_client_max": limit}
+    entry, _ = chain(stack, tmp_path, to, limits=limits)
+
+    def connected(address: str) -> tuple[socket.socket, socket.socket]:
+        client = socket.create_connection((entry.host, entry.port), PATIENCE_S, source_address=(address, 0))
+        accepted, _ = server.accept()
+        for each in (client, accepted):
+            stack.enter_context(each)
+            each.settimeout(PATIENCE_S)
+        return client, accepted
+
+    def sent(pairs: list[tuple[socket.socket, socket.socket]], count: int) -> float:
+        """Send so many bytes over each connection at once; return the time until all have arrived."""
+        senders = [threading.Thread(target=client.sendall, args=(bytes(count),)) for client, _ in pairs]
+        began_s = time.monotonic()
+        for sender in senders:
+            sender.start()
+        readers = [threading.Thread(target=_read, args=(accepted, count)) for _, accepted in pairs]
+        for reader in readers:
+            reader.start()
+        for thread in (*senders, *readers):
+            thread.join(PATIENCE_S)
+        return time.monotonic() - began_s
+
+    greedy = [connected("127.0.0.2") for _ in range(4)]
+    # 4 s at the limit, less the burst of 250 ms and the last reads, which wait for nothing.
+    assert sent(greedy, limit) >= 3.0
+    # Another client has its own, although the first one still owes time.
+    assert sent([connected("127.0.0.3")], limit // 10) < 2.0
+
+
+def _read(connection: socket.socket, count: int) -> None:
+    with connection.makefile("rb") as stream:
+        assert len(stream.read(count)) == count

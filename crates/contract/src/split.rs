@@ -130,6 +130,9 @@ pub struct SplitLimits {
     /// lately [default: as many as of others].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepts_per_second_of_strangers_max: Option<u32>,
+    /// Most bytes per second of one client address in each direction, over all its connections [default: no limit].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second_per_client_max: Option<u64>,
     /// Longest time until a client has sent its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_timeout_ms: Option<u32>,

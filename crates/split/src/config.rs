@@ -2,7 +2,9 @@
 
 use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::{Destination, Host};
-use crate::limits::{HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, POOL_AGE_MIN, POOL_MAX, TOKENS_BYTES_MAX};
+use crate::limits::{
+    HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, PACE_BYTES_PER_S_MIN, POOL_AGE_MIN, POOL_MAX, TOKENS_BYTES_MAX,
+};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
 use crate::upstream::{Login, Upstream};
@@ -182,6 +184,9 @@ pub struct Limits {
     /// Most connections accepted per second of strangers, who must show a token or a certificate and have not done so
     /// lately [default: as many as of others].
     pub accepts_per_second_of_strangers_max: Option<u32>,
+    /// Most bytes per second of one client address in each direction, over all its connections, also if they come through
+    /// other proxies [default: no limit].
+    pub bytes_per_second_per_client_max: Option<u64>,
     /// Longest time until a client has sent its request, including TLS handshakes.
     pub request_timeout_ms: u64,
     /// Longest time to resolve and dial a destination, through all proxies.
@@ -209,6 +214,7 @@ impl Default for Limits {
             accepts_per_second_per_client_max: None,
             accepts_per_second_per_destination_max: None,
             accepts_per_second_of_strangers_max: None,
+            bytes_per_second_per_client_max: None,
             request_timeout_ms: 5_000,
             dial_timeout_ms: 10_000,
             idle_timeout_ms: 3_600_000,
@@ -280,6 +286,11 @@ impl Config {
         }
         for name in self.names.values() {
             name.parse::<Host>().map(drop).or_else(fault)?;
+        }
+        if let Some(most) = self.limits.bytes_per_second_per_client_max
+            && most < PACE_BYTES_PER_S_MIN
+        {
+            return fault(format!("`bytes_per_second_per_client_max` is {most}, and at least {PACE_BYTES_PER_S_MIN}"));
         }
         if self.limits.pool > POOL_MAX {
             return fault(format!("`pool` is {}, and at most {POOL_MAX}", self.limits.pool));

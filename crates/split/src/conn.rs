@@ -1,6 +1,8 @@
 //! One connection: plain TCP or TLS, with the options of its socket.
 
-use crate::limits::{KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, KEEPALIVE_TIME, NOTSENT_LOWAT_BYTES};
+use crate::limits::{
+    KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, KEEPALIVE_TIME, NOTSENT_LOWAT_BYTES, PLAIN_READ_BYTES, RELAY_BUFFER_BYTES,
+};
 #[cfg(target_os = "linux")]
 use rustix::net::{SendFlags, send};
 use socket2::{SockRef, TcpKeepalive};
@@ -30,6 +32,14 @@ impl Conn {
         match self {
             Self::Plain(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Most bytes of one read from here that are then written to `to`.
+    pub(crate) fn read_bytes_max(&self, to: &Self) -> usize {
+        match (self, to) {
+            (Self::Plain(_), Self::Plain(_)) => PLAIN_READ_BYTES,
+            _ => RELAY_BUFFER_BYTES,
         }
     }
 

@@ -34,6 +34,7 @@ mod hops;
 pub mod limits;
 mod lookup;
 mod own;
+mod pace;
 mod pool;
 mod probe;
 pub mod proxy;

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
 /// so that a slow reader slows its sender down. An idle connection holds none.
 pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
+/// Most bytes of one read between two plain connections. So few stay in the caches of a processor between read and write;
+/// 256 KiB took about 35% more CPU time, and 64 KiB twice as much (docs/decisions/0034-split-proxy.md).
+pub const PLAIN_READ_BYTES: usize = 48 << 10;
 /// Most sealed bytes of a connection that wait for the kernel, beside those of the relay: as many as one relay buffer, so
 /// that each is handed to the kernel at once. With the 64 KiB of rustls, a pair of proxies took 5 to 10% more CPU time
 /// (docs/decisions/0050-ready-connections.md). An idle connection holds none.
@@ -94,3 +97,13 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const LISTENERS_MAX: usize = 64;
 /// Most bytes of a configuration; a larger one is refused.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Least limit of bytes per second of a client; a smaller one is refused, because its flows would look idle.
+pub const PACE_BYTES_PER_S_MIN: u64 = 1 << 10;
+/// Time whose bytes a client under a limit may use at once if it did not use them before.
+pub const PACE_BURST: Duration = Duration::from_millis(250);
+/// Under a limit, a read is at most so small a part of a second's bytes, so that the connections of a client take turns.
+pub const PACE_PARTS_PER_SECOND: u64 = 16;
+/// Least bytes of such a read: smaller ones would cost too much CPU time.
+pub const PACE_READ_BYTES_MIN: usize = 4 << 10;
+/// Interval at which clients without connections are forgotten if they owe no bytes.
+pub const PACES_SWEPT_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,6 +9,7 @@ use crate::files::within_files;
 use crate::handle::Handle;
 use crate::hops::HopCounts;
 use crate::limits::{ACCEPT_RETRY_PAUSE, ENDED_FLOWS_INTERVAL, LISTENERS_MAX, LOOKUPS_MAX};
+use crate::pace::Paces;
 use crate::pool::Pools;
 use crate::probe::probe;
 use crate::refusal::{Cause, Refusal, SplitError};
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) lookups: Arc<Semaphore>,
     pub(crate) tallies: Arc<Tallies>,
     pub(crate) pools: Arc<Pools>,
+    pub(crate) paces: Arc<Paces>,
     pub(crate) counts: Arc<Mutex<Counts>>,
 }
 
@@ -127,7 +129,8 @@ impl Proxy {
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         let (tallies, counts) = (Arc::default(), Arc::default());
         let pools = Arc::new(Pools::new(&config, &Pools::default()));
-        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, pools, counts };
+        let paces = Arc::new(Paces::new(config.limits.bytes_per_second_per_client_max));
+        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, pools, paces, counts };
         let (sender, added) = mpsc::channel(LISTENERS_MAX);
         let live = Live { current: RwLock::new(Arc::new(shared)), added: sender, drain };
         Ok(Self { live: Arc::new(live), doors, added })
@@ -340,7 +343,9 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
                     shared.hop(next, |hop| hop.first_byte(source, requested.elapsed()));
                 }
             };
-            Ok(relay(client, far, opened.prefix, &tally.bytes, shared.config.limits.idle_timeout(), began).await)
+            let pace = shared.paces.of(request.client.ip().to_canonical(), requested);
+            let idle = shared.config.limits.idle_timeout();
+            Ok(relay(client, far, opened.prefix, &tally.bytes, &pace, idle, began).await)
         }
         Err(refusal) => {
             let answer = ways::refused(listener.way, client, refusal.cause);

@@ -5,6 +5,7 @@
 
 use crate::conn::Conn;
 use crate::limits::{KEEPALIVE_FROM, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
+use crate::pace::{ClientPace, Pace};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// The end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ struct Direction {
     closed: bool,
     moved: bool,
     began: bool,
+    /// Runs until the client may send or receive more, if it has a limit and used it up.
+    paced: Option<Pin<Box<Sleep>>>,
 }
 
 impl Direction {
@@ -84,6 +87,7 @@ impl Direction {
         from: &mut Conn,
         to: &mut Conn,
         count: &AtomicU64,
+        pace: &Pace,
         last: bool,
     ) -> Poll<io::Result<()>> {
         for _ in 0..RELAY_ROUNDS_MAX {
@@ -102,7 +106,8 @@ impl Direction {
                 self.moved = true;
                 return Poll::Ready(Ok(()));
             }
-            if self.poll_read(cx, from)?.is_pending() {
+            let most = pace.read_bytes_max().min(from.read_bytes_max(to));
+            if self.is_paced(cx) || self.poll_read(cx, from, pace, most)?.is_pending() {
                 if self.unflushed {
                     ready!(Pin::new(&mut *to).poll_flush(cx))?;
                     self.unflushed = false;
@@ -136,10 +141,21 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there, and the end if it is there, too: then both can be passed on in one packet.
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> Poll<io::Result<()>> {
+    /// Waits while the client has used up its limit. Such a wait is not idle.
+    fn is_paced(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(paced) = &mut self.paced else { return false };
+        if paced.as_mut().poll(cx).is_pending() {
+            self.moved = true;
+            return true;
+        }
+        self.paced = None;
+        false
+    }
+
+    /// Reads what is there, up to `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<io::Result<()>> {
         let mut buffer = take_buffer();
-        let mut room = ReadBuf::new(&mut buffer);
+        let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = loop {
             let before = room.filled().len();
             match Pin::new(&mut *from).poll_read(cx, &mut room) {
@@ -157,6 +173,7 @@ impl Direction {
             return polled;
         }
         self.pending = Some(Pending { buffer, start: 0, end });
+        self.paced = pace.book(end).map(|until| Box::pin(sleep_until(until.into())));
         if let Poll::Ready(Err(error)) = polled {
             self.broke = Some(error);
         }
@@ -165,12 +182,13 @@ impl Direction {
 }
 
 /// Runs a flow to its end. `prefix` has the bytes that the client sent before its request was answered. `began` is called
-/// when the client gets its first byte.
+/// when the client gets its first byte. `pace` is the limit of the client.
 pub(crate) async fn relay(
     mut client: Conn,
     mut far: Conn,
     prefix: Vec<u8>,
     bytes: &Bytes,
+    pace: &ClientPace,
     idle: Duration,
     began: impl FnOnce(),
 ) -> End {
@@ -187,8 +205,8 @@ pub(crate) async fn relay(
         let mut closed = true;
         for turn in [up_first, !up_first] {
             let polled = match turn {
-                true => up.poll(cx, &mut client, &mut far, &bytes.up, down.closed),
-                false => down.poll(cx, &mut far, &mut client, &bytes.down, up.closed),
+                true => up.poll(cx, &mut client, &mut far, &bytes.up, &pace.up, down.closed),
+                false => down.poll(cx, &mut far, &mut client, &bytes.down, &pace.down, up.closed),
             };
             match polled {
                 Poll::Ready(Ok(())) => {}
@@ -240,6 +258,7 @@ fn poll_idle(
 mod tests {
     use super::*;
     use crate::limits::KEEPALIVE_TIME;
+    use crate::pace::Paces;
     use socket2::SockRef;
     use std::os::fd::{AsFd, OwnedFd};
     use tokio::net::{TcpListener, TcpStream};
@@ -255,8 +274,9 @@ mod tests {
         let ((outer_client, client), (far, outer_far)) = (pair().await, pair().await);
         let socket = far.as_fd().try_clone_to_owned().unwrap();
         let outer = are_open.then_some((outer_client, outer_far));
-        let bytes = Bytes::default();
-        let end = relay(Conn::Plain(client), Conn::Plain(far), Vec::new(), &bytes, 2 * KEEPALIVE_FROM, || {}).await;
+        let (bytes, idle) = (Bytes::default(), 2 * KEEPALIVE_FROM);
+        let pace = Paces::new(None).of([127, 0, 0, 1].into(), std::time::Instant::now());
+        let end = relay(Conn::Plain(client), Conn::Plain(far), Vec::new(), &bytes, &pace, idle, || {}).await;
         drop(outer);
         (end, socket)
     }

@@ -354,6 +354,7 @@ def entrance_program(
     drain_s: float,
     pool: int = 0,
     congestion_control: str | None = None,
+    client_bytes_per_s: int | None = None,
 ) -> SplitProgram:
     """Return the program of the proxy at which some flows enter.
 
@@ -384,7 +385,7 @@ def entrance_program(
         listeners,
         tuple(dict.fromkeys(wire.target for wire in wires)),
         {proxy: addresses[proxy] for proxy in sorted(used)},
-        limits=_limits(drain_s, pool),
+        limits=_limits(drain_s, pool, client_bytes_per_s),
         congestion_control=congestion_control,
         probes=_probes(name, wires, used),
     )
@@ -428,5 +429,10 @@ def proxy_program(
     )
 
 
-def _limits(drain_s: float, pool: int) -> SplitLimits:
-    return SplitLimits(idle_timeout_ms=IDLE_MS, drain_timeout_ms=max(1, round(drain_s * 1e3)), pool=pool)
+def _limits(drain_s: float, pool: int, client_bytes_per_s: int | None = None) -> SplitLimits:
+    return SplitLimits(
+        idle_timeout_ms=IDLE_MS,
+        drain_timeout_ms=max(1, round(drain_s * 1e3)),
+        pool=pool,
+        bytes_per_second_per_client_max=client_bytes_per_s,
+    )

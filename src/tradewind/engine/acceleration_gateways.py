@@ -67,8 +67,8 @@ class AccelerationGateways:
         flows: FlowsFile,
     ) -> SplitStatus:
         """Give an entrance the paths of new connections; return its status. Raises GatewayError."""
-        control = flows.proxy_congestion_control
-        program = entrance_program(name, wires, paths, addresses, DRAIN_S, flows.pool, control)
+        control, rate = flows.proxy_congestion_control, flows.client_bytes_per_s
+        program = entrance_program(name, wires, paths, addresses, DRAIN_S, flows.pool, control, rate)
         return self._client(name).put_split(program)
 
     def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:

@@ -55,6 +55,9 @@ PORT_MAX = 65_535
 MBITS_PER_GBIT = 1e3
 #: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
 COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
+#: Least limit of a client (crates/split).
+CLIENT_BYTES_PER_S_MIN = 1024
+BYTES_PER_S_PER_GBPS = 1.25e8
 #: Connections that are kept ready for each hop, and most of them (crates/split).
 POOL, POOL_MAX = 8, 64
 PERIOD = "30d"
@@ -75,6 +78,7 @@ _TOP = {
     "slow_start",
     "proxy_congestion_control",
     "pool",
+    "client_rate",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -193,6 +197,8 @@ class FlowsFile:
     """True if predicted times include handshakes and slow start."""
     proxy_congestion_control: CongestionControl = "bbr"
     """Congestion control that proxies ask their kernels for."""
+    client_bytes_per_s: int | None = None
+    """Limit of one client address in each direction at the entrance of its flows; None for no limit."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -241,7 +247,15 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.whole("pool", POOL, 0, POOL_MAX),
         table.switch("slow_start"),
         table.choice("proxy_congestion_control", CONTROLS, "bbr"),
+        table.optional("client_rate", _client_bytes_per_s),
     )
+
+
+def _client_bytes_per_s(text: str) -> int:
+    bytes_per_s = round(parse_rate_gbps(text) * BYTES_PER_S_PER_GBPS)
+    if bytes_per_s < CLIENT_BYTES_PER_S_MIN:
+        raise UsageError(f"{text} is less than {CLIENT_BYTES_PER_S_MIN} bytes per second", hint="for example 100Mbit/s")
+    return bytes_per_s
 
 
 def _comparison(table: _Table) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 use crate::CHAINS;
-use crate::harness::{chain, in_time, pair, spawn};
+use crate::harness::{Running, chain, in_time, pair, read_exactly, spawn};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -98,4 +98,82 @@ async fn a_slow_reader_stops_its_sender_and_loses_nothing() {
         assert_eq!(received, sent);
         drop(in_time(sender).await.unwrap());
     }
+}
+
+/// The time in which the connections of one client receive `bytes` each, and the bytes that each had at the end of the
+/// first half of the time that the limit needs for all.
+async fn received(
+    chain: &[Running],
+    listener: &TcpListener,
+    connections: usize,
+    bytes: usize,
+) -> (Duration, Vec<usize>) {
+    let mut clients = Vec::new();
+    for _ in 0..connections {
+        let (client, mut server) = pair(listener, chain).await;
+        drop(spawn(async move { server.write_all(&vec![7; bytes]).await }));
+        clients.push(client);
+    }
+    let half = Duration::from_secs_f64((connections * bytes) as f64 / LIMIT_BYTES_PER_S as f64 / 2.0);
+    let began = Instant::now();
+    let tasks: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| {
+            spawn(async move {
+                let (mut buffer, mut count, mut early) = (vec![0; 1 << 16], 0, 0);
+                while let Ok(read @ 1..) = in_time(client.read(&mut buffer)).await {
+                    count += read;
+                    early = if began.elapsed() < half { count } else { early };
+                }
+                assert_eq!(count, bytes);
+                early
+            })
+        })
+        .collect();
+    let mut early = Vec::new();
+    for task in tasks {
+        early.push(task.await.unwrap());
+    }
+    (began.elapsed(), early)
+}
+
+const LIMIT_BYTES_PER_S: usize = 1_000_000;
+
+#[tokio::test]
+async fn the_connections_of_a_client_share_its_bytes_per_second() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let limits = json!({"bytes_per_second_per_client_max": LIMIT_BYTES_PER_S});
+    for hops in CHAINS {
+        let chain = chain(listener.local_addr().unwrap(), hops, &limits);
+        let (took, early) = received(&chain, &listener, 4, LIMIT_BYTES_PER_S / 2).await;
+        assert!((1.6..20.0).contains(&took.as_secs_f64()), "2 s at the limit, less the burst: {took:?}");
+        let (least, most) = (early.iter().min().unwrap(), early.iter().max().unwrap());
+        assert!(2 * most <= 3 * least + (1 << 17), "they take turns: {early:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_bytes_holds_for_open_connections_and_ends_with_its_configuration() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let destination = listener.local_addr().unwrap();
+    let config = |most: Option<usize>| {
+        json!({"listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}],
+               "allow": [destination], "limits": {"bytes_per_second_per_client_max": most}})
+    };
+    let proxy = Running::start(config(None), None);
+    let (mut client, mut server) = pair(&listener, std::slice::from_ref(&proxy)).await;
+    let mut timed = async || {
+        let (began, bytes) = (Instant::now(), vec![1; LIMIT_BYTES_PER_S]);
+        let (sent, _) = tokio::join!(client.write_all(&bytes), read_exactly(&mut server, bytes.len()));
+        sent.unwrap();
+        began.elapsed()
+    };
+    timed().await;
+    proxy.handle.replace(serde_json::from_value(config(Some(LIMIT_BYTES_PER_S))).unwrap(), None).unwrap();
+    let limited = timed().await;
+    assert!(limited >= Duration::from_millis(600), "{limited:?}");
+    proxy.handle.replace(serde_json::from_value(config(None)).unwrap(), None).unwrap();
+    timed().await;
+    let error = proxy.handle.replace(serde_json::from_value(config(Some(1023))).unwrap(), None).unwrap_err();
+    assert!(error.to_string().contains("`bytes_per_second_per_client_max` is 1023, and at least 1024"), "{error}");
 }
