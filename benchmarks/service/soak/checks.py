@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
+
 from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
 from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
@@ -30,6 +32,7 @@ REASONS = {
     "did not answer": ("store down", "store frozen"),
     "unreachable": ("store down", "store frozen"),
     "no progress": ("store down", "store frozen"),
+    "cannot be launched": ("replica killed", "replica frozen", "replica terminated"),
     "lost": ("replica killed", "replica frozen", "state disk full"),
 }
 """Words of the errors with which a job may fail, and the faults that explain each."""
@@ -83,6 +86,7 @@ class Checks:
         yield from self._money()
         yield self._webhooks()
         yield self._schedule()
+        yield self._no_orphan_machine()
 
     def when_it_has_stopped(self, *, in_time: bool) -> Iterator[Check]:
         """Check what is left behind by the stopped service."""
@@ -264,6 +268,18 @@ class Checks:
         client, url = self._world.store.client, parse_url(place, cwd="/")
         bucket, prefix = url.root.removeprefix("s3://"), place.split("/", 3)[3]
         return {key.removeprefix(prefix): client.sha256(bucket, key) for key in client.sizes(bucket, prefix)}
+
+    def _no_orphan_machine(self) -> Check:
+        """No job is open, so no machine may be left, on its host or in the service's records."""
+        check = Check("no machine outlives its job", len(self._watch.machines))
+        check.violations = self._world.provider.left_after(ENDS_S)
+        admin = {"Authorization": f"Bearer {self._world.admin_token}"}
+        fleets = httpx.get(f"{self._world.url}/v1/fleets", headers=admin, timeout=30).json()["fleets"]
+        check.violations += [f"fleet {one['id']} has machines" for one in fleets if one["machines"]]
+        done = f"SELECT count(*) FROM jobs WHERE tenant = 'epsilon' AND state IN {ENDED}"
+        if rows(self._world, done)[0][0] and not self._watch.machines:
+            check.violations.append("no machine was seen, although jobs wanted some")
+        return check
 
     def _engine_jobs(self) -> Check:
         """The engine must have one job for each job of the service that began, and no other."""
