@@ -39,6 +39,8 @@ REASONS = {
 RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
 """Bounds on the last quarter over the first, for replicas that ran in both."""
 GROWTH_SLACK_FILES = 20
+STARTING_S = 20.0
+"""Time after which a replica has started, also on a busy machine."""
 
 
 @dataclass
@@ -325,11 +327,16 @@ class Checks:
 
 
 def quarters(usage: Sequence[Usage]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both."""
+    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both.
+
+    The time in which a process starts is left out.
+    """
     if not usage:
         return {}
     end_s, found = usage[-1].at_s, {}
-    for pid in {one.pid for one in usage}:
+    began_s = {one.pid: one.at_s for one in reversed(usage)}
+    usage = [one for one in usage if one.at_s > began_s[one.pid] + STARTING_S]
+    for pid in began_s:
         parts = []
         for low, high in ((0.0, 0.25), (0.75, 1.0)):
             part = [one for one in usage if one.pid == pid and low * end_s <= one.at_s <= high * end_s]
