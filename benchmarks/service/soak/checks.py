@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
+
 from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
 from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
@@ -30,12 +32,15 @@ REASONS = {
     "did not answer": ("store down", "store frozen"),
     "unreachable": ("store down", "store frozen"),
     "no progress": ("store down", "store frozen"),
+    "cannot be launched": ("replica killed", "replica frozen", "replica terminated"),
     "lost": ("replica killed", "replica frozen", "state disk full"),
 }
 """Words of the errors with which a job may fail, and the faults that explain each."""
 RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
 """Bounds on the last quarter over the first, for replicas that ran in both."""
 GROWTH_SLACK_FILES = 20
+STARTING_S = 20.0
+"""Time after which a replica has started, also on a busy machine."""
 
 
 @dataclass
@@ -83,6 +88,7 @@ class Checks:
         yield from self._money()
         yield self._webhooks()
         yield self._schedule()
+        yield self._no_orphan_machine()
 
     def when_it_has_stopped(self, *, in_time: bool) -> Iterator[Check]:
         """Check what is left behind by the stopped service."""
@@ -265,6 +271,18 @@ class Checks:
         bucket, prefix = url.root.removeprefix("s3://"), place.split("/", 3)[3]
         return {key.removeprefix(prefix): client.sha256(bucket, key) for key in client.sizes(bucket, prefix)}
 
+    def _no_orphan_machine(self) -> Check:
+        """No job is open, so no machine may be left, on its host or in the service's records."""
+        check = Check("no machine outlives its job", len(self._watch.machines))
+        check.violations = self._world.provider.left_after(ENDS_S)
+        admin = {"Authorization": f"Bearer {self._world.admin_token}"}
+        fleets = httpx.get(f"{self._world.url}/v1/fleets", headers=admin, timeout=30).json()["fleets"]
+        check.violations += [f"fleet {one['id']} has machines" for one in fleets if one["machines"]]
+        done = f"SELECT count(*) FROM jobs WHERE tenant = 'epsilon' AND state IN {ENDED}"
+        if rows(self._world, done)[0][0] and not self._watch.machines:
+            check.violations.append("no machine was seen, although jobs wanted some")
+        return check
+
     def _engine_jobs(self) -> Check:
         """The engine must have one job for each job of the service that began, and no other."""
         begun = [one for (one,) in rows(self._world, "SELECT engine_job FROM jobs WHERE engine_job IS NOT NULL")]
@@ -309,11 +327,16 @@ class Checks:
 
 
 def quarters(usage: Sequence[Usage]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both."""
+    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both.
+
+    The time in which a process starts is left out.
+    """
     if not usage:
         return {}
     end_s, found = usage[-1].at_s, {}
-    for pid in {one.pid for one in usage}:
+    began_s = {one.pid: one.at_s for one in reversed(usage)}
+    usage = [one for one in usage if one.at_s > began_s[one.pid] + STARTING_S]
+    for pid in began_s:
         parts = []
         for low, high in ((0.0, 0.25), (0.75, 1.0)):
             part = [one for one in usage if one.pid == pid and low * end_s <= one.at_s <= high * end_s]

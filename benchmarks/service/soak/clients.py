@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.service.soak.machines import REGIONS
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
 from tradewind.model.records import dataclass, field
 
@@ -44,9 +45,18 @@ KINDS = (
     ("download", "gamma", 3),
     ("quoted upload", "gamma-budget", 2),
     ("connection", "delta", 3),
+    ("machines", "epsilon", 4),
 )
-"""Kind of job, its tenant, and how many of 27 jobs are of the kind."""
-TENANTS = ("alpha", "beta", "gamma", "gamma-budget", "delta")
+"""Kind of job, its tenant, and how many of 31 jobs are of the kind."""
+TENANTS = ("alpha", "beta", "gamma", "gamma-budget", "delta", "epsilon")
+CONNECTIONS = {
+    "delta": [{"name": "own", "place": f"s3://{OWN_BUCKET}/", "region": "us-east-1"}],
+    "epsilon": [
+        {"name": "near", "place": f"s3://{BUCKET}/", "region": REGIONS[0]},
+        {"name": "own", "place": f"s3://{OWN_BUCKET}/", "region": REGIONS[1]},
+    ],
+}
+"""Connections of each tenant. Both regions of machines have the same store."""
 BUDGETS = ("beta", "gamma-budget")
 STATES = ["running", "done", "failed", "cancelled", "paused"]
 
@@ -125,6 +135,7 @@ def make_tenants(world: SoakWorld, plan: Sequence[Submission]) -> dict[str, str]
         limits = [
             {"kind": "store-in", "name": f"s3://{BUCKET}", "active": 4},
             {"kind": "tenant", "name": "alpha", "active": 6},
+            {"kind": "tenant", "name": "epsilon", "active": 2},
             {"kind": "link", "name": "site:local>site:local", "rate_gbps": 1.0},
         ]
         _made(admin.put("/v1/limits", json={"limits": limits}))
@@ -141,10 +152,13 @@ def make_tenants(world: SoakWorld, plan: Sequence[Submission]) -> dict[str, str]
         with httpx.Client(base_url=world.first_url, headers=_bearer(token), timeout=30) as client:
             made = _made(client.post("/v1/webhooks", json={"url": f"{world.receiver.url}/{name}", "states": STATES}))
             world.receiver.secrets[f"/{name}"] = made["secret"]
-            if name == "delta":
+            for connection in CONNECTIONS.get(name, ()):
                 secret = {"access_key_id": world.store.access_key, "secret_access_key": world.store.secret_key}
-                place = {"name": "own", "place": f"s3://{OWN_BUCKET}/", "endpoint": world.store.endpoint}
-                _made(client.post("/v1/connections", json={**place, "region": "us-east-1", "secret": secret}))
+                _made(
+                    client.post(
+                        "/v1/connections", json={**connection, "endpoint": world.store.endpoint, "secret": secret}
+                    )
+                )
             if name == "alpha":
                 job = {"source": f"{world.data}/source/0", "destination": f"{world.data}/scheduled", "recursive": True}
                 _made(client.post("/v1/schedules", json={"job": job, "cron": "* * * * *", "overlap": "allow"}))
@@ -164,9 +178,12 @@ def document(world: SoakWorld, one: Submission) -> dict[str, Any]:
         "multipart": (f"{world.data}/big", f"s3://{BUCKET}/copy/{number}/"),
         "download": (f"s3://{BUCKET}/source/{one.source}/", f"{world.data}/copy/{number}"),
         "connection": (local, f"connection:own/copy/{number}/"),
+        "machines": (f"connection:near/source/{one.source}/", f"connection:own/copy/{number}/"),
     }
     source, destination = places[one.kind]
     body = {"source": source, "destination": destination, "recursive": True, "stall_s": 10}
+    if one.kind == "machines":
+        return {**body, "via": "fleet", "max_cost_usd": 0.5, "limit_bytes_per_s": RATE_BYTES_PER_S}
     if one.kind == "multipart":
         return {**body, "chunk_bytes": PART_BYTES, "limit_bytes_per_s": 3_000_000}
     return {**body, "limit_bytes_per_s": RATE_BYTES_PER_S}

@@ -47,6 +47,8 @@ class Watch:
         self.violations: list[str] = []
         self.budget_looks = self.process_looks = 0
         self.gateways_max = self.active_max = 0
+        #: All machines that were seen.
+        self.machines: set[str] = set()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._began_s = time.monotonic()
@@ -63,6 +65,7 @@ class Watch:
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_S):
             self._look_at_processes()
+            self.machines |= self._world.provider.machines().keys()
             self._look_at_usage()
             self._look_at_database()
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.service.soak.machines import StandInProvider
 from benchmarks.service.soak.receiver import Receiver
 from testbed.balancer import start_balancer
 from testbed.postgres import Postgres
@@ -158,17 +159,21 @@ class SoakWorld:
         self._undo.callback(self.receiver.close)
         for bucket in (BUCKET, OWN_BUCKET):
             self.store.client.create_bucket(bucket)
+        self.provider = StandInProvider(self.folder)
+        self._undo.callback(self.provider.close)
         self._start_service()
 
     def _start_service(self) -> None:
         port, ports = free_port(), [free_port() for _ in range(REPLICAS)]
         environment = {**os.environ, **self.postgres.environment, **self.store.environment, MARK: str(self.folder)}
+        environment["XDG_CONFIG_HOME"] = str(self.provider.configuration_folder)
         base = [sys.executable, "-m", "tradewind.cli.main", "serve", "--state", str(self.state)]
         base += ["--database", self.postgres.url]
         subprocess.run([*base, "--migrate"], check=True, env=environment, stdout=subprocess.DEVNULL)
         base += ["--lease", str(self.lease_s), "--jobs", str(JOBS_AT_ONCE), "--allow-path", str(self.data)]
         base += ["--allow-store", f"s3://{BUCKET}/", "--allow-endpoint", self.store.endpoint]
         base += ["--allow-webhook-network", "127.0.0.0/8"]
+        base += ["--via", "auto", "--max-cost", "1USD", "--max-vms", "1", "--share-keys"]
         self.replicas = [
             Replica(name, one, [*base, "--listen", f"127.0.0.1:{one}"], self.folder, environment)
             for name, one in zip("abc", ports, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tradewind.errors import UsageError
 from tradewind.service.scheduler import events
-from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
+from tradewind.service.scheduler.admission import Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
 from tradewind.service.scheduler.ends import run_s, see_progress
 from tradewind.service.scheduler.estimates import Estimates
@@ -39,12 +39,11 @@ from tradewind.service.scheduler.jobs import (
 )
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
-from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, order_key
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
-from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.timers import Timers
 from tradewind.service.scheduler.tuned_links import TunedLinks, tuned_names
+from tradewind.service.scheduler.turns import Turns
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 from tradewind.service.scheduler.withheld import withheld_gbps
 
@@ -67,16 +66,12 @@ class Scheduler:
     def __init__(self, binder: Binder, *, tunes_links: bool = False) -> None:
         self._jobs: dict[str, JobState] = {}
         self._numbers = 0
-        self._weights = Weights()
         self._admitter = Admitter(binder)
         self._tuned = TunedLinks(self._admitter.limits, is_on=tunes_links)
         self._ownership = Ownership()
-        self._queues: dict[tuple[object, ...], WaitingQueue] = {}
-        self._at: dict[Resource, ResourceQueue] = {}
-        self._freed: dict[Resource, None] = {}
-        self._fresh: dict[WaitingQueue, None] = {}
+        self._turns = Turns(self._jobs, self._admitter, self._start)
         self._timers = Timers()
-        self._estimates = Estimates(self._jobs, self._admitter, self._ownership, self._queue_of, self._causes)
+        self._estimates = Estimates(self._jobs, self._admitter, self._ownership, self._turns.queue_of, self._causes)
         #: Running jobs that are not proven.
         self._unproven: dict[str, None] = {}
         self._decisions: list[Decision] = []
@@ -89,7 +84,7 @@ class Scheduler:
         self._run_timers()
         self._tune()
         _HANDLERS[type(event)](self, event)
-        self._serve()
+        self._turns.serve(self._now_s)
         return self._decisions
 
     def next_wakeup_s(self) -> float:
@@ -113,7 +108,7 @@ class Scheduler:
 
     def withheld_gbps(self) -> dict[tuple[str, str], float]:
         """Return what the service withholds now of sold bandwidth, by the name of the link and the tenant [Gbit/s]."""
-        return withheld_gbps(self._jobs, self._queues.values(), self._admitter, self._now_s)
+        return withheld_gbps(self._jobs, self._turns.queues, self._admitter, self._now_s)
 
     def utilisation(self) -> dict[Resource, float]:
         """Return the used share of each link and site that runs jobs. Links to hosts of users are left out."""
@@ -138,7 +133,7 @@ class Scheduler:
         if state.phase == DELAYED_PHASE:
             kind = RETRYING if state.failure else NOT_YET
             return [WaitCause(kind, subject=state.failure, until_s=state.not_before_s)]
-        queue = self._queue_of(state.job)
+        queue = self._turns.queue_of(state.job)
         granted = self._admitter.admit(state.job, state.left_bytes, queue, self._now_s)
         if isinstance(granted, Grant):
             first = queue.first()
@@ -193,17 +188,14 @@ class Scheduler:
 
     def _restore_link(self, event: events.LinkRestored) -> None:
         self._tuned.restore(event)
-        self._free([Resource(LINK, event.link)])
+        self._turns.free([Resource(LINK, event.link)])
 
     def _tune(self) -> None:
         """Decide how many jobs links run, if that is due. Queues try again where more may."""
-        for tuned in self._tuned.decide(self._now_s, self._has_waiting):
+        for tuned in self._tuned.decide(self._now_s, self._turns.has_waiting):
             self._decisions.append(tuned)
             if tuned.changes:
-                self._free([Resource(LINK, tuned.link)])
-
-    def _has_waiting(self, resource: Resource) -> bool:
-        return resource in self._at and self._at[resource].next(resource) is not None
+                self._turns.free([Resource(LINK, tuned.link)])
 
     def _count_cost(self, event: events.CostCounted) -> None:
         self._admitter.limits.spend(event.resources, event.usd)
@@ -238,69 +230,15 @@ class Scheduler:
             return
         state.phase = QUEUED_PHASE
         self._estimates.note_closed(state, self._now_s)
-        queue = self._queue_of(state.job)
-        queue.add(state.job.id, order_key(state.job, state.left_bytes, state.number))
-        first = queue.first()
-        if first and first[1] == state.job.id:
-            queue.blocked_by.clear()
-            self._fresh[queue] = None
+        self._turns.add(state)
 
-    def _queue_of(self, job: ServiceJob) -> WaitingQueue:
-        rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps
-        key = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
-        if key not in self._queues:
-            self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
-        return self._queues[key]
-
-    def _fill(self, queue: WaitingQueue) -> None:
-        """Start jobs of a queue until it is blocked or empty."""
-        while self._try(queue, None):
-            pass
-
-    def _try(self, queue: WaitingQueue, turn: Resource | None) -> bool:
-        """Start the first job of a queue. If it is blocked, note the queue at what blocks it and return False."""
-        first = queue.first()
-        if first is None:
-            self._forget(queue)
-            return False
-        state = self._jobs[first[1]]
-        granted = self._admitter.admit(state.job, state.left_bytes, queue, self._now_s)
-        if isinstance(granted, Grant):
-            self._start(state, queue, granted)
-            return True
-        if not queue.joined:
-            queue.joined = self._admitter.resources(state.job)
-            for resource in queue.joined:
-                self._noted_at(resource).shares.join(queue.tenant, queue.activity)
-        blocking = {cause.resource or NO_RESOURCE for cause in granted}
-        for resource in queue.blocked_by.keys() - blocking:
-            del queue.blocked_by[resource]
-        for resource in blocking - queue.blocked_by.keys():
-            self._noted_at(resource).add(resource, queue)
-        self._admitter.hold(queue, granted, turn)
-        return False
-
-    def _forget(self, queue: WaitingQueue) -> None:
-        """Clear what is noted about an empty queue."""
-        queue.blocked_by.clear()
-        for resource in queue.joined:
-            self._at[resource].shares.leave(queue.tenant, queue.activity)
-        queue.joined = ()
-        self._free(self._admitter.release_holds(queue))
-
-    def _noted_at(self, resource: Resource) -> ResourceQueue:
-        if resource not in self._at:
-            self._at[resource] = ResourceQueue(self._weights)
-        return self._at[resource]
-
-    def _start(self, state: JobState, queue: WaitingQueue, grant: Grant) -> None:
-        queue.remove(state.job.id)
-        self._free(self._admitter.release_holds(queue))
+    def _start(self, state: JobState, grant: Grant) -> None:
         self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
         tenant, activity, sold = state.job.tenant, state.job.activity, self._admitter.limits.sold
         # Bandwidth that was bought does not count against the fair share.
         shared = [one for one in grant.resources if sold.left_gbps(one, tenant) < grant.rate_gbps]
-        state.charged = [one for one in shared if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)]
+        shares = {one: self._turns.noted_at(one).shares for one in shared}
+        state.charged = [one for one, share in shares.items() if share.charge(tenant, activity, state.left_bytes)]
         sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
         self._tuned.started(state, self._now_s)
@@ -313,58 +251,6 @@ class Scheduler:
     def _note_unproven(self, job: ServiceJob) -> None:
         if not job.is_proven:
             self._unproven[job.id] = None
-
-    def _free(self, resources: tuple[Resource, ...] | list[Resource]) -> None:
-        for resource in resources:
-            if resource in self._at:
-                self._freed[resource] = None
-                self._try_buyers(resource)
-
-    def _try_buyers(self, resource: Resource) -> None:
-        """Let the tenants that have bought a part of a resource try, whoever's turn it is."""
-        for tenant in self._admitter.limits.sold.tenants(resource):
-            for queue in self._at[resource].of_tenant(tenant):
-                self._fresh[queue] = None
-
-    def _serve(self) -> None:
-        """Let queues have their turns until every resource that was freed is full again, or nobody waits for it."""
-        while self._freed or self._fresh:
-            if not self._freed:
-                self._fill(self._fresh.popitem()[0])
-                continue
-            turn = self._next_turn()
-            if turn is None:
-                continue
-            resource, queue = turn
-            holder = self._admitter.holder(resource)
-            queue.blocked_by.pop(resource, None)
-            if self._try(queue, resource):
-                if len(queue):
-                    self._at[resource].add(resource, queue)
-                else:
-                    self._forget(queue)
-            elif holder or resource in queue.blocked_by:
-                # The turn stays with this queue: others would take the room that it waits for.
-                self._freed.pop(resource, None)
-
-    def _next_turn(self) -> tuple[Resource, WaitingQueue] | None:
-        """Return the queue whose turn it is at one of the freed resources.
-
-        Queues of one route may wait at different resources of it. So the first ones of all freed resources are
-        compared by how far their tenants are ahead, summed over the resources that they use.
-        """
-        turns = []
-        for resource in list(self._freed):
-            queue = self._admitter.holder(resource) or self._at[resource].next(resource)
-            if queue is None:
-                del self._freed[resource]
-            else:
-                turns.append((self._lag(queue), queue.number, resource, queue))
-        return min(turns)[2:] if turns else None
-
-    def _lag(self, queue: WaitingQueue) -> tuple[float, float]:
-        lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
-        return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
 
     def _end_run(self, state: JobState, moved_bytes: int, spent_usd: float | None = None) -> None:
         """Give back what a running job uses, and count what it moved, and what that cost if it is known."""
@@ -381,10 +267,10 @@ class Scheduler:
         self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
         self._admitter.limits.sold.stop(state.job.id, state.job.tenant, grant.resources)
         for resource in state.charged if unsent else ():
-            self._at[resource].shares.charge(state.job.tenant, state.job.activity, -unsent)
+            self._turns.noted_at(resource).shares.charge(state.job.tenant, state.job.activity, -unsent)
         state.left_bytes, state.grant, state.moved_bytes = unsent, None, 0
         state.seen, state.seen_share = [], 0.0
-        self._free(grant.resources)
+        self._turns.free(grant.resources)
 
     def _ended(self, event: events.RunEnded) -> None:
         state = self._jobs.get(event.job_id)
@@ -438,12 +324,7 @@ class Scheduler:
             self._decisions.append(StopJob(state.job.id, reason))
             self._end_run(state, state.moved_bytes, spent_usd)
         elif state.phase == QUEUED_PHASE:
-            queue = self._queue_of(state.job)
-            was_first = (queue.first() or (None, ""))[1] == state.job.id
-            queue.remove(state.job.id)
-            if was_first:
-                self._free(self._admitter.release_holds(queue))
-                self._fresh[queue] = None
+            self._turns.remove(state)
 
     def _remove(self, state: JobState) -> None:
         if state.phase == QUEUED_PHASE:
@@ -479,7 +360,7 @@ class Scheduler:
     def _set_limit(self, event: events.LimitSet) -> None:
         self._admitter.limits.set(event.resource, event.limit)
         self._estimates.refresh(self._now_s)
-        self._free([event.resource])
+        self._turns.free([event.resource])
 
     def _sell(self, event: events.BandwidthSold) -> None:
         if event.until_s <= self._now_s:
@@ -487,12 +368,12 @@ class Scheduler:
         right = Right(event.rate_gbps, event.since_s, event.until_s)
         self._admitter.limits.sold.add(event.resource, event.tenant, right)
         self._timers.set(event.until_s, "sold-end", event.resource.name)
-        self._free([event.resource])
+        self._turns.free([event.resource])
 
     def _set_weight(self, event: events.WeightSet) -> None:
         if not 0 < event.weight < math.inf:
             raise UsageError(f"the weight of {event.tenant} is not above 0", hint="pause a tenant with a limit of 0")
-        self._weights.set(event.tenant, event.activity, event.weight)
+        self._turns.weights.set(event.tenant, event.activity, event.weight)
 
     def _ban(self, event: events.BanSet) -> None:
         ban = event.ban
@@ -500,7 +381,7 @@ class Scheduler:
         self._admitter.bans.add(ban)
         if replaced:
             self._estimates.refresh(self._now_s)
-            self._free([replaced.resource])
+            self._turns.free([replaced.resource])
         if ban.start_s > self._now_s:
             self._timers.set(ban.start_s, "ban-start", ban.id)
         else:
@@ -533,7 +414,7 @@ class Scheduler:
         ban = self._admitter.bans.lift(event.ban_id)
         if ban:
             self._estimates.refresh(self._now_s)
-            self._free([ban.resource])
+            self._turns.free([ban.resource])
 
     def _store_down(self, event: events.StoreDown) -> None:
         self._admitter.down[event.store, event.tenant] = event.where
@@ -545,7 +426,7 @@ class Scheduler:
         self._admitter.down.pop((event.store, event.tenant), None)
         self._estimates.refresh(self._now_s)
         own = [store_of_tenant(event.store, event.tenant)]
-        self._free(own if event.tenant else resources_of_store(event.store))
+        self._turns.free(own if event.tenant else resources_of_store(event.store))
         self._end_delays(event.store, event.tenant)
 
     def _end_delays(self, store: str, tenant: str) -> None:
@@ -560,17 +441,17 @@ class Scheduler:
         return store in state.job.sources or store in state.job.destinations
 
     def _routes_changed(self, event: events.RoutesChanged) -> None:
-        self._fresh.update((queue, None) for queue in self._queues.values() if len(queue))
+        self._turns.try_all()
 
     def _time_passed(self, event: events.TimePassed) -> None:
         """Timers have run already."""
         self._end_idle_claims()
 
     def _run_timers(self) -> None:
-        self._free(self._admitter.limits.begin_day(self._now_s))
+        self._turns.free(self._admitter.limits.begin_day(self._now_s))
         for kind, name in self._timers.take_due(self._now_s):
             if kind == "sold-end":
-                self._free(self._admitter.limits.sold.end(self._now_s))
+                self._turns.free(self._admitter.limits.sold.end(self._now_s))
                 continue
             state, ban = self._jobs.get(name), self._admitter.bans.get(name)
             if kind == "job":
