@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 POINTS_MAX, PARTS = 24, 4
 #: Calls after which the machines are left to their leases.
-LEFT_ALONE_MAX = 12
+LEFT_ALONE_MAX = 8
 #: The longest lease that the ceiling allows, with the time after which a machine ends itself without its gateway.
 LEASES_S = 240.0
 CHANGES = ("Create", "Run", "regionInstances.bulkInsert", "firewalls.insert", "PUT ", "POST ")
