@@ -5,6 +5,8 @@ from __future__ import annotations
 from tradewind.engine.acceleration_course import (
     BLOCKED_REPLACEMENTS_MAX,
     BLOCKED_S,
+    DEAD_PAUSE_MAX_S,
+    DEAD_PAUSE_S,
     DRAIN_S,
     HOME_LOOKS_MAX,
     LEAVE_S,
@@ -97,6 +99,32 @@ def test_a_dead_machine_is_replaced_and_a_living_one_is_asked_for_again() -> Non
     course.handle(ill, 20.0)
     course.handle(Finished(names=("a",)), 20.0)
     assert course.handle(Finished("quota"), 21.0) == [Say("proxy a was not replaced: quota")]
+
+
+def test_machines_that_end_soon_after_their_start_are_replaced_less_and_less_often() -> None:
+    course, now_s, waited_s = Course(0.0), 0.0, []
+    ill, begun_s = Looked(900.0, unhealthy=("a",)), 0.0
+    while now_s < 86_400.0:
+        if course.handle(ill, now_s) == [Ask(("a",))]:
+            waited_s.append(now_s - begun_s)
+            begun_s = now_s
+            assert course.handle(Finished(names=("a",)), now_s) == [Replace("a")]
+            said = course.handle(Finished(), now_s)[-1]
+            assert isinstance(said, Say)
+            assert ("the next one" in said.line) == (len(waited_s) > 1)
+        now_s += LIVING_EVERY_S
+    pauses = [min(DEAD_PAUSE_S * 2**number, DEAD_PAUSE_MAX_S) for number in range(len(waited_s) - 1)]
+    assert waited_s == [0.0, *pauses]
+
+
+def test_a_machine_that_worked_for_long_is_replaced_at_once() -> None:
+    course, now_s = Course(0.0), 0.0
+    ill = Looked(900.0, unhealthy=("a",))
+    for _ in range(5):
+        assert course.handle(ill, now_s) == [Ask(("a",))]
+        assert course.handle(Finished(names=("a",)), now_s) == [Replace("a")]
+        assert course.handle(Finished(), now_s) == [Rewire("a"), Say("proxy a has a new machine")]
+        now_s += 2.0 * DEAD_PAUSE_MAX_S
 
 
 def test_a_proxy_that_nothing_can_connect_to_gets_a_few_other_machines() -> None:

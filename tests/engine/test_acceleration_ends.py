@@ -67,7 +67,7 @@ def test_a_ceiling_that_leaves_too_little_for_another_machine_ends_the_accelerat
     placed = replace(placed_flows(), regions={"p": "aws:a"}, machines={"aws:a": MachinePrice(0.01, billed_s_min=60.0)})
     report = list[str]().append
     running = Acceleration(control, SimpleNamespace(), FLOWS, placed, usd_max=1.0, report=report)  # type: ignore[arg-type]
-    fleet = SimpleNamespace(living=lambda: {HOME}, close=lambda **_: None)
+    fleet = SimpleNamespace(living=lambda: {HOME}, leaving=dict, close=lambda **_: None)
     running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _: {HOME: "it does not answer"})  # type: ignore[assignment]
     running._meter.launched("f", "p", "aws:a")
     assert running._look_at_all().left_s > RESERVE_S

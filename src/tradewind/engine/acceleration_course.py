@@ -7,6 +7,7 @@ It carries out one change at a time: a replan, or the replacement of a dead mach
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from tradewind.model.acceleration import AccelerationWish
@@ -15,6 +16,8 @@ from tradewind.model.records import dataclass
 __all__ = [
     "BLOCKED_REPLACEMENTS_MAX",
     "BLOCKED_S",
+    "DEAD_PAUSE_MAX_S",
+    "DEAD_PAUSE_S",
     "DRAIN_S",
     "HOME_LOOKS_MAX",
     "LEAVE_S",
@@ -52,6 +55,10 @@ LIVING_EVERY_S = 5.0
 #: Time after which a proxy that answers, but to which its neighbours cannot connect, gets another machine. It doubles
 #: with each such machine. After the last one the proxy stays as it is: the network may be at fault.
 BLOCKED_S, BLOCKED_REPLACEMENTS_MAX = 30.0, 3
+#: A proxy's first dead machine is replaced at once, the second one in a row after this pause. The pause doubles up to
+#: the maximum, so that machines which end as soon as they start cost little. Twice the maximum without a death ends the
+#: row.
+DEAD_PAUSE_S, DEAD_PAUSE_MAX_S = 30.0, 3600.0
 #: A proxy whose machine the cloud takes back gets another one when its connections have ended, at the latest this long
 #: before the machine works no more: its gateway drains by itself then.
 LEAVE_S = 5.0
@@ -207,6 +214,8 @@ class Course:
         #: Time since which a proxy is blocked, and the machines that it got for that, by name.
         self._blocked_s: dict[str, float] = {}
         self._unblocked: dict[str, int] = {}
+        #: For each proxy with a dead machine: how many it had in a row, and when the last one was found.
+        self._deaths: dict[str, tuple[int, float]] = {}
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Return what to do, in order. `now_s` counts seconds."""
@@ -250,10 +259,21 @@ class Course:
             self.step, self.replacing = "replacing", name
             self._unblocked[name] = self._unblocked.get(name, 0) + 1
             return [Say(f"proxy {name} gets another machine: nothing can connect to its present one"), Replace(name)]
-        if tick.unhealthy and now_s - self._asked_s >= LIVING_EVERY_S:
+        replaceable = tuple(name for name in tick.unhealthy if now_s >= self._replaceable_s(name))
+        if replaceable and now_s - self._asked_s >= LIVING_EVERY_S:
             self._asked_s, self.step = now_s, "asking"
-            return [Ask(tick.unhealthy)]
+            return [Ask(replaceable)]
         return []
+
+    def _replaceable_s(self, name: str) -> float:
+        """Return when a machine of the proxy may be replaced if it is dead."""
+        deaths, at_s = self._deaths.get(name, (0, 0.0))
+        return at_s + _pause_s(deaths) if deaths else -math.inf
+
+    def _note_death(self, name: str) -> None:
+        deaths, at_s = self._deaths.get(name, (0, self._asked_s))
+        is_in_row = self._asked_s - at_s < 2.0 * DEAD_PAUSE_MAX_S
+        self._deaths[name] = deaths + 1 if is_in_row else 1, self._asked_s
 
     def _blocked_for_long(self, now_s: float) -> str | None:
         """Return a proxy whose machine is to be replaced because nothing can connect to it."""
@@ -288,6 +308,7 @@ class Course:
     def _replacement(self, done: Finished) -> list[Action]:
         if self.step == "asking" and done.names and done.error is None:
             self.step, self.replacing = "replacing", done.names[0]
+            self._note_death(done.names[0])
             return [Replace(done.names[0])]
         name, self.replacing, self.step = self.replacing, None, "steady"
         if name is None:
@@ -295,7 +316,13 @@ class Course:
         self._blocked_s.pop(name, None)
         if done.error is not None:
             return [Say(f"proxy {name} was not replaced: {done.error}")]
-        return [Rewire(name), Say(f"proxy {name} has a new machine")]
+        deaths, _ = self._deaths.get(name, (0, 0.0))
+        often = (
+            ""
+            if deaths < 2
+            else f"; if it ends, too, the next one starts after {_pause_s(deaths):.0f} s at the earliest"
+        )
+        return [Rewire(name), Say(f"proxy {name} has a new machine{often}")]
 
     def _answer(self, error: str | None) -> list[Action]:
         self.step = "steady"
@@ -304,3 +331,8 @@ class Course:
     def _end(self, drain_s: float, reason: str | None, now_s: float) -> list[Action]:
         self.step, self.replacing, self._until_s = "ending", None, now_s + drain_s
         return [DrainHome(drain_s, reason)]
+
+
+def _pause_s(deaths: int) -> float:
+    """Return the pause between the last of so many deaths in a row and the replacement of the next dead machine."""
+    return min(DEAD_PAUSE_S * 2.0 ** (deaths - 1), DEAD_PAUSE_MAX_S)
