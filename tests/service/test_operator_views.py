@@ -45,6 +45,7 @@ def test_links_have_their_limits_bans_and_load(server: Server) -> None:
             "limit": None,
             "bans": [banned],
             "load": {"jobs": 0, "rate_gbps": 0.0},
+            "utilisation": 0.0,
             "tuning": None,
         }
         last = admin.get("/v1/links", params={"cursor": first["next"]}).json()
