@@ -67,6 +67,7 @@ impl Load {
             ceiling_bytes: None,
             bundle_bytes_max: 4 << 20,
             bundle_objects_max: 128,
+            grain_objects_max: 32,
             duplicate_fraction_max: 0.02,
             rate_limit_bytes_per_s: None,
             stall_ms: 60_000,

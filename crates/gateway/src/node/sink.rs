@@ -79,7 +79,8 @@ impl Sink {
     /// Accepts a body that has arrived completely over a hop.
     pub fn accept_sealed(self: &Arc<Self>, opening: Opening, held: Held, reply: ReplyTo) {
         let owed = Owed::new(reply, opening.request());
-        self.tasks.spawn(self.clone().accepting_sealed(opening, held, owed));
+        // Spawning moves a future several times, and this one has some kilobytes.
+        self.tasks.spawn(Box::pin(self.clone().accepting_sealed(opening, held, owed)));
     }
 
     /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
@@ -122,7 +123,7 @@ impl Sink {
     /// Accepts a parcel from the source in this process.
     pub fn accept(self: &Arc<Self>, parcel: Parcel, reply: ReplyTo) {
         let owed = Owed::new(reply, parcel.request);
-        self.tasks.spawn(self.clone().accepting(parcel, owed));
+        self.tasks.spawn(Box::pin(self.clone().accepting(parcel, owed)));
     }
 
     pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {

@@ -86,7 +86,8 @@ impl Source {
     /// orders.
     pub fn execute(self: &Arc<Self>, order: Order, reply: ReplyTo) {
         let owed = Owed::new(reply, order.request);
-        self.tasks.spawn(self.clone().executing(order, owed));
+        // Spawning moves a future several times, and this one has some kilobytes.
+        self.tasks.spawn(Box::pin(self.clone().executing(order, owed)));
     }
 
     /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.

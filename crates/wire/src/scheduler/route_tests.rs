@@ -27,6 +27,7 @@ fn scheduler(routes: Vec<RoutePlan>, ceiling_usd_per_gb: Option<f64>) -> Schedul
         ceiling_bytes: None,
         bundle_bytes_max: MIB,
         bundle_objects_max: 100,
+        grain_objects_max: 1,
         duplicate_fraction_max: 0.0,
         rate_limit_bytes_per_s: None,
         stall_ms: 60_000,

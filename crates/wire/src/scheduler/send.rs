@@ -5,11 +5,15 @@ use super::work::Action;
 use super::{
     DEATH_NOTICED_MS, Flight, Idle, OPEN_OBJECTS_MAX, Object, Phase, REPAIR_MS, SENDING_OBJECTS_MIN, Scheduler, Work,
 };
+use crate::frame::SEGMENT_BYTES;
 use crate::shares::Blocked;
 use crate::{RequestId, RouteId};
 
 /// Longest delay of a wake-up, in ms, that a rate-limited sender may make up for afterwards.
 const PACE_CREDIT_MS: f64 = 200.0;
+
+/// Most object bytes in a bundle of more than its share of the queue: about one segment of a seal.
+const GRAIN_BYTES: u64 = SEGMENT_BYTES as u64;
 
 /// Why the lanes with work cannot send it.
 #[derive(Default)]
@@ -186,15 +190,19 @@ impl Scheduler {
     fn send_bundle(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
         let carried = |object: &Object| if object.new.travels { object.new.bytes } else { 0 };
         let whole = &self.ready.lanes[lane].whole;
-        // Keep bundles small while the queue is short, so that all workers get some.
-        let count_max = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
+        // Keep bundles small while the queue is short, so that all workers get some. The more requests are in flight, the
+        // less another small one gains.
+        let share = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
+        let count_max = share.max(self.flights.len().min(self.config.grain_objects_max));
         let first_bytes = carried(self.objects.get(whole.front()?)?);
         // Ask for a route first, so that a waiting lane does not cost a scan of a whole bundle.
         self.route(lane, first_bytes, now_ms, obstacles)?;
         let (mut members, mut carried_bytes, mut bytes) = (Vec::new(), 0, 0);
         for id in self.ready.lanes[lane].whole.iter().take(count_max) {
             let Some(object) = self.objects.get(id) else { break };
-            if !members.is_empty() && bytes + object.new.bytes > self.config.bundle_bytes_max {
+            let bytes_max = if members.len() < share { u64::MAX } else { GRAIN_BYTES };
+            let bytes_max = bytes_max.min(self.config.bundle_bytes_max);
+            if !members.is_empty() && bytes + object.new.bytes > bytes_max {
                 break;
             }
             members.push(*id);

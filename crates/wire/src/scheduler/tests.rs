@@ -33,6 +33,7 @@ fn config(routes: usize) -> Config {
         ceiling_bytes: None,
         bundle_bytes_max: 16 * MIB,
         bundle_objects_max: 100,
+        grain_objects_max: 1,
         duplicate_fraction_max: 0.0,
         rate_limit_bytes_per_s: None,
         stall_ms: STALL_MS,

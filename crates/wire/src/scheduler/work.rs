@@ -18,6 +18,8 @@ pub struct Config {
     pub bundle_bytes_max: u64,
     /// Most objects in a bundle.
     pub bundle_objects_max: usize,
+    /// Most objects in a bundle that takes more than its share of a short queue because many requests are in flight.
+    pub grain_objects_max: usize,
     /// Most bytes sent as [duplicates](crate::shares::Shares::with_duplicates), as a fraction of the bytes listed.
     pub duplicate_fraction_max: f64,
     /// Bytes per second to send, over all routes.

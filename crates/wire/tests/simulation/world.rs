@@ -157,6 +157,7 @@ impl World {
             ceiling_bytes: None,
             bundle_bytes_max: net.rng.random_range(1..4_000),
             bundle_objects_max: net.rng.random_range(1..10),
+            grain_objects_max: net.rng.random_range(1..5),
             duplicate_fraction_max: [0.0, 0.02, 1.0][net.rng.random_range(0..3)],
             rate_limit_bytes_per_s: net.chance(0.2).then(|| net.rng.random_range(2_000..50_000)),
             stall_ms: 600_000,

@@ -29,6 +29,9 @@ use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 const BUNDLE_BYTES_MAX: u64 = 4 << 20;
 /// Maximum objects in one bundle between gateways, where each request costs a round trip.
 const BUNDLE_OBJECTS_HOP: usize = 128;
+/// Maximum objects in a bundle between gateways beyond its share of a short queue: a source and a sink work on so many at
+/// the same time.
+const GRAIN_OBJECTS_HOP: usize = 32;
 /// Maximum objects in one bundle in local mode, where a round trip costs nothing and a finer grain keeps both stores
 /// busy.
 const BUNDLE_OBJECTS_MEMORY: usize = 16;
@@ -83,6 +86,7 @@ impl Dispatcher {
             ceiling_bytes: job.ceiling_bytes,
             bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
             bundle_objects_max: if context.local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
+            grain_objects_max: if context.local { 1 } else { GRAIN_OBJECTS_HOP },
             duplicate_fraction_max: job.duplicate_fraction_max,
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
             stall_ms: u64::from(job.stall_s) * 1000,

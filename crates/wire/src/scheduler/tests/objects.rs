@@ -258,3 +258,16 @@ fn a_poll_of_a_full_lead_does_not_scan_every_object() {
         assert_eq!(scheduler.poll(0), Err(Idle::Waiting));
     }
 }
+
+#[test]
+fn small_objects_share_requests_the_more_are_in_flight() {
+    let bundles = |objects: u64, object_bytes: u64| {
+        let mut scheduler = Scheduler::new(Config { grain_objects_max: 32, ..config(1) });
+        (0..objects).for_each(|id| scheduler.add(ObjectId(id), whole(object_bytes)));
+        let sent = sends(&mut scheduler, 0).into_iter().map(|(_, _, work)| work.objects().len());
+        sent.collect::<Vec<usize>>()
+    };
+    assert_eq!(bundles(10, 1 << 10), [1, 1, 2, 3, 3]);
+    assert_eq!(bundles(8, 40 << 10), [1; 8], "two of them are too long");
+    assert!(bundles(256, 1 << 10).len() < 24);
+}
