@@ -20,6 +20,8 @@ CONTENT = payload("k", 12 * MIB)
 WORK_S = 2
 LIMIT = ("--store-work", f"{WORK_S}s")
 STALL_S = 4
+SINK_STALL_S = 10
+"""Long enough for two more processes to start and to connect on a busy host."""
 SOON_S = 200.0
 """Time limit of a test, well below the minutes that each object would take by itself."""
 
@@ -184,8 +186,8 @@ def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     """The lead learns about the errors from the sink's answers. It stops long before all objects have been tried."""
     place = OddPlace(store, command)
     store.add(Rule(Answer(503, "SlowDown"), when=during("put")))
-    done = copied_through_a_sink(command, place, tmp_path, objects=3000, stall_s=STALL_S).expect(5)
-    assert f"{place.url} has returned only errors for {STALL_S} s (--stall)" in done.stderr
+    done = copied_through_a_sink(command, place, tmp_path, objects=30_000, stall_s=SINK_STALL_S).expect(5)
+    assert f"{place.url} has returned only errors for {SINK_STALL_S} s (--stall)" in done.stderr
 
 
 def test_objects_that_all_fail_at_a_sink_have_one_cause(
