@@ -237,7 +237,11 @@ def test_proxies_that_are_no_faster_are_bypassed(command: Command) -> None:
             assert time.time() - state["began_unix_s"] < 2 * PATIENCE_S, flow
             assert download(world, state) == BODY
         assert flow["through"] == [] and flow["achieved_direct_mbps"] > flow["achieved_mbps"]
-        assert "not on its placed path: proxies gain too little" in world.run("accelerate", "status").expect(0).stdout
+        # During a trial of the proxies, the flow is on its placed path for a moment.
+        reason = "not on its placed path: proxies gain too little"
+        while reason not in (shown := world.run("accelerate", "status").expect(0).stdout):
+            assert time.time() - state["began_unix_s"] < 2 * PATIENCE_S, shown
+            time.sleep(0.2)
 
 
 @contextmanager
