@@ -299,3 +299,17 @@ def test_a_job_over_two_busy_sites_is_not_starved() -> None:
         if scheduler.phase("both") == "running":
             return
     pytest.fail("the job over both sites never started")
+
+
+def test_queues_without_jobs_are_forgotten() -> None:
+    scheduler = Scheduler(direct)
+    limited(scheduler, LINK, "cern>lab", ONE)
+    for number in range(20):
+        # Each plan has a rate of its own, so each planned job has a queue of its own.
+        names = [f"{number}{part}" for part in "abc"]
+        assert submit(scheduler, *(job(name, planned_gbps=float(number)) for name in names)) == names[:1]
+        scheduler.handle(number, JobCancelled(names[2]))
+        assert started(scheduler.handle(number, RunEnded(names[0]))) == names[1:2]
+        scheduler.handle(number, RunEnded(names[1]))
+    assert len(scheduler._turns.queues) == 0
+    assert len(scheduler._admitter._wanted) == 0

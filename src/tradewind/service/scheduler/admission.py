@@ -173,6 +173,7 @@ class Admitter:
     def release_holds(self, queue: WaitingQueue) -> list[Resource]:
         """End the holds of a queue. Return the resources that were held."""
         self._turns_lost.pop(queue.number, None)
+        self._wanted.pop(queue.number, None)
         held = self._holds.pop(queue.number, [])
         for resource in held:
             del self._holders[resource]

@@ -37,10 +37,10 @@ def order_key(job: ServiceJob, left_bytes: int, number: int) -> OrderKey:
 class WaitingQueue:
     """Waiting jobs that get the same bindings, first in order first."""
 
-    __slots__ = ("_heap", "_keys", "activity", "blocked_by", "joined", "number", "tenant", "waiting_bytes")
+    __slots__ = ("_heap", "_keys", "activity", "blocked_by", "joined", "name", "number", "tenant", "waiting_bytes")
 
-    def __init__(self, number: int, tenant: str, activity: str) -> None:
-        self.number, self.tenant, self.activity = number, tenant, activity
+    def __init__(self, number: int, name: tuple[object, ...], tenant: str, activity: str) -> None:
+        self.number, self.name, self.tenant, self.activity = number, name, tenant, activity
         self.blocked_by: dict[Resource, OrderKey] = {}
         self.joined: tuple[Resource, ...] = ()
         self.waiting_bytes = 0

@@ -25,6 +25,7 @@ class Turns:
         self.weights = Weights()
         self._jobs, self._admitter, self._start = jobs, admitter, start
         self._queues: dict[tuple[object, ...], WaitingQueue] = {}
+        self._numbers = 0
         self._at: dict[Resource, ResourceQueue] = {}
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
@@ -32,7 +33,7 @@ class Turns:
 
     @property
     def queues(self) -> Collection[WaitingQueue]:
-        """All queues, also empty ones."""
+        """All queues with jobs, and those that become empty until the next `serve`."""
         return self._queues.values()
 
     def add(self, state: JobState) -> None:
@@ -64,10 +65,11 @@ class Turns:
     def queue_of(self, job: ServiceJob) -> WaitingQueue:
         """Return the queue of a job."""
         rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps
-        key = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
-        if key not in self._queues:
-            self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
-        return self._queues[key]
+        name = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
+        if name not in self._queues:
+            self._numbers += 1
+            self._queues[name] = WaitingQueue(self._numbers, name, job.tenant, job.activity)
+        return self._queues[name]
 
     def noted_at(self, resource: Resource) -> ResourceQueue:
         """Return the queues that are noted at a resource."""
@@ -135,7 +137,9 @@ class Turns:
         return False
 
     def _forget(self, queue: WaitingQueue) -> None:
-        """Clear what is noted about an empty queue."""
+        """Forget an empty queue, and what is noted about it. Each plan of a job may have a queue of its own."""
+        if self._queues.get(queue.name) is queue:
+            del self._queues[queue.name]
         queue.blocked_by.clear()
         for resource in queue.joined:
             self._at[resource].shares.leave(queue.tenant, queue.activity)
