@@ -66,6 +66,7 @@ class Limits:
     def __init__(self) -> None:
         self._limits: dict[Resource, ResourceLimit] = {}
         self._usage: dict[Resource, Usage] = {}
+        self._closed: set[Resource] = set()
         #: Jobs that may run on links at once, as the tuner has decided.
         self._tuned: dict[Resource, int] = {}
         self.sold = SoldBandwidth()
@@ -75,6 +76,10 @@ class Limits:
     def set(self, resource: Resource, limit: ResourceLimit) -> None:
         """Set the limit of a resource. Running jobs keep what they have."""
         self._limits[resource] = limit
+        if 0 in (limit.active, limit.rate_gbps, limit.usd_per_day):
+            self._closed.add(resource)
+        else:
+            self._closed.discard(resource)
         self.has_costs = self.has_costs or limit.usd_per_day < math.inf
 
     def tune(self, resource: Resource, jobs_max: int) -> None:
@@ -88,7 +93,7 @@ class Limits:
     @property
     def has_closed(self) -> bool:
         """Return whether a limit of 0 closes a resource."""
-        return any(0 in (one.active, one.rate_gbps, one.usd_per_day) for one in self._limits.values())
+        return bool(self._closed)
 
     def closes(self, resource: Resource, rate_gbps_min: float, usd: float) -> bool:
         """Return whether a limit keeps such a job from ever starting, whatever runs."""
