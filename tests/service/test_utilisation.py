@@ -16,6 +16,7 @@ from tradewind.service.stores import SERVERS
 from tradewind.service.utilisation import link_shares, price_utilisations, record_utilisation, smoothed, stepped
 
 HOUR_MS = 3_600_000
+STEP_MS = HOUR_MS // 12
 LINK_AB = Resource(LINK, "a>b")
 
 
@@ -58,8 +59,8 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 def test_the_record_follows_what_is_in_use(connection: Connection) -> None:
     assert price_utilisations(connection, [("a>b",)]) == [0.0]
     used = {LINK_AB: 1.0, SERVERS: 0.5, Resource(SITE, "lab"): 1.0}
-    for hour in range(60):
-        record_utilisation(connection, used, hour * HOUR_MS)
+    for step in range(60 * 12):
+        record_utilisation(connection, used, step * STEP_MS)
     assert link_shares(connection) == {"a>b": pytest.approx(1.0, abs=0.01)}
     assert price_utilisations(connection, [("a>b",), ("c>d",), ("c>d", "a>b")]) == [1.0, 0.5, 1.0]
     for hour in range(60, 160):
@@ -69,7 +70,14 @@ def test_the_record_follows_what_is_in_use(connection: Connection) -> None:
 
 
 def test_a_clock_that_is_set_back_changes_nothing(connection: Connection) -> None:
-    record_utilisation(connection, {LINK_AB: 1.0}, 10 * HOUR_MS)
-    record_utilisation(connection, {LINK_AB: 1.0}, 11 * HOUR_MS)
+    for step in range(13):
+        record_utilisation(connection, {LINK_AB: 1.0}, 10 * HOUR_MS + step * STEP_MS)
     record_utilisation(connection, {LINK_AB: 1.0}, 2 * HOUR_MS)
     assert link_shares(connection) == {"a>b": pytest.approx(1 / 8)}
+
+
+def test_a_pause_of_all_servers_counts_as_idle(connection: Connection) -> None:
+    for step in range(13):
+        record_utilisation(connection, {LINK_AB: 1.0}, step * STEP_MS)
+    record_utilisation(connection, {LINK_AB: 1.0}, 25 * HOUR_MS)
+    assert link_shares(connection) == {"a>b": pytest.approx(1 / 8 * (7 / 8) ** 24, abs=0.02)}

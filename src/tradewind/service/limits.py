@@ -195,8 +195,10 @@ CLEARING_LATE_S = 300.0
 #: has scheduled, counts as withheld [s].
 WITHHELD_EVERY_S = 5.0
 WITHHELD_GAP_S = 30.0
-#: Interval at which the utilisation of links and of the servers is recorded [s].
+#: Interval at which the utilisation of links and of the servers is recorded, and the most of the time since the last
+#: record for which it counts. In a longer time no server has scheduled, so the rest counts as idle [s].
 UTILISATION_EVERY_S = 60.0
+UTILISATION_GAP_S = 300.0
 #: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
 AUCTIONS_READ_MAX = 5_000
 #: Tariffs of a price list; a longer one is answered 422.

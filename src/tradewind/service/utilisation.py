@@ -7,10 +7,11 @@ show when others begin and end transfers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from tradewind.service.limits import UTILISATION_GAP_S
 from tradewind.service.link_tables import utilisations
 from tradewind.service.scheduler.jobs import LINK, Resource
 from tradewind.service.stores import SERVERS
@@ -38,7 +39,10 @@ def smoothed(before: float, now: float, passed_ms: int) -> float:
 
 
 def record_utilisation(connection: Connection, used: Mapping[Resource, float], now_ms: int) -> None:
-    """Record what is in use of links and the servers. Those that are not in `used` are idle."""
+    """Record what is in use of links and the servers. Those that are not in `used` are idle.
+
+    After a pause of all servers, most of the time until now was idle: the load of this moment must not set the price.
+    """
     known = {Resource(row.kind, row.name): row for row in connection.execute(select(utilisations))}
     for resource in sorted({*known, *(one for one in used if one.kind == LINK or one == SERVERS)}):
         row, share = known.get(resource), used.get(resource, 0.0)
@@ -47,7 +51,9 @@ def record_utilisation(connection: Connection, used: Mapping[Resource, float], n
             values = {"kind": resource.kind, "name": resource.name, "share": 0.0, "at_unix_ms": now_ms}
             connection.execute(insert(utilisations).values(**values))
             continue
-        after = smoothed(row.share, share, now_ms - row.at_unix_ms)
+        passed_ms = now_ms - row.at_unix_ms
+        counted_ms = min(passed_ms, round(UTILISATION_GAP_S * 1000))
+        after = smoothed(smoothed(row.share, 0.0, passed_ms - counted_ms), share, counted_ms)
         if after < SHARE_MIN and resource not in used:
             connection.execute(delete(utilisations).where(this))
         else:
@@ -59,9 +65,11 @@ def has_utilisation(connection: Connection) -> bool:
     return connection.execute(select(utilisations.c.name).limit(1)).first() is not None
 
 
-def link_shares(connection: Connection) -> dict[str, float]:
-    """Return the utilisation of each link that was used lately."""
+def link_shares(connection: Connection, names: Collection[str] | None = None) -> dict[str, float]:
+    """Return the utilisation of each link that was used lately, of some or of all."""
     query = select(utilisations.c.name, utilisations.c.share).where(utilisations.c.kind == LINK)
+    if names is not None:
+        query = query.where(utilisations.c.name.in_(names))
     return {str(row.name): float(row.share) for row in connection.execute(query)}
 
 
@@ -70,7 +78,7 @@ def price_utilisations(connection: Connection, links: Sequence[Sequence[str]]) -
 
     `links` has the scheduler's links of each pair. All transfers use the servers, so the highest of these counts.
     """
-    shares = link_shares(connection)
+    shares = link_shares(connection, {name for names in links for name in names})
     servers = select(utilisations.c.share).where(
         utilisations.c.kind == SERVERS.kind, utilisations.c.name == SERVERS.name
     )
