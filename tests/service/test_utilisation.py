@@ -76,6 +76,14 @@ def test_a_clock_that_is_set_back_changes_nothing(connection: Connection) -> Non
     assert link_shares(connection) == {"a>b": pytest.approx(1 / 8)}
 
 
+def test_more_than_a_full_link_counts_as_full(connection: Connection) -> None:
+    """A limit that was lowered while many jobs ran must not keep prices high for a day."""
+    for step in range(13):
+        record_utilisation(connection, {LINK_AB: 50.0}, step * STEP_MS)
+    assert link_shares(connection) == {"a>b": pytest.approx(1 / 8)}
+    assert price_utilisations(connection, [("a>b",)]) == [0.0]
+
+
 def test_a_pause_of_all_servers_counts_as_idle(connection: Connection) -> None:
     for step in range(13):
         record_utilisation(connection, {LINK_AB: 1.0}, step * STEP_MS)

@@ -45,7 +45,7 @@ def record_utilisation(connection: Connection, used: Mapping[Resource, float], n
     """
     known = {Resource(row.kind, row.name): row for row in connection.execute(select(utilisations))}
     for resource in sorted({*known, *(one for one in used if one.kind == LINK or one == SERVERS)}):
-        row, share = known.get(resource), used.get(resource, 0.0)
+        row, share = known.get(resource), min(1.0, used.get(resource, 0.0))
         this = (utilisations.c.kind == resource.kind) & (utilisations.c.name == resource.name)
         if row is None:
             values = {"kind": resource.kind, "name": resource.name, "share": 0.0, "at_unix_ms": now_ms}

@@ -1,0 +1,64 @@
+"""A job that gives its run back, because its plan has other links, is started again only with these."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert
+
+from tests.service.local import copy_request, new_database, scheduler
+from tradewind.service.auth import Sender
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.job_routes import JobRoutes
+from tradewind.service.jobs import JobQueue
+from tradewind.service.scheduling_tables import resource_limits
+
+SENDER = Sender("admin", "default", "service_admin", frozenset())
+DIRECT, RELAYED = "site:local>site:local", ("site:a>site:r", "site:r>site:b")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
+    database = new_database(tmp_path)
+    yield database
+    database.close()
+
+
+def close_link(database: ServiceDatabase, link: str) -> None:
+    with database.write() as connection:
+        connection.execute(insert(resource_limits).values(kind="link", name=link, active=0))
+
+
+def test_a_planned_job_waits_for_its_links_and_others_run(database: ServiceDatabase, tmp_path: Path) -> None:
+    queue, server = JobQueue(database), scheduler(database, tmp_path, "one", 1)
+    first, second = (queue.submit(SENDER, key, "", copy_request(tmp_path / key), [key])[0].id for key in "ab")
+
+    def states() -> list[str]:
+        return [queue.get("default", one).state for one in (first, second)]
+
+    def planned(links: tuple[str, ...]) -> None:
+        assert queue.move(first, ("running",), "waiting", routes=JobRoutes(links, 3.0).text())
+
+    server.step()
+    assert states() == ["running", "waiting"]
+    close_link(database, RELAYED[1])
+    server.step()
+    planned(RELAYED)
+    server.step()
+    assert states() == ["waiting", "running"], "the other job has the slot meanwhile"
+    server.step()
+    why = server.answer(first)
+    assert why is not None and f"link {RELAYED[1]}" in (why[0] or "")
+    with database.write() as connection:
+        connection.execute(delete(resource_limits))
+    assert queue.move(second, ("running",), "done")
+    server.step()
+    assert states() == ["running", "done"]
+    granted = json.loads(queue.get("default", first).granted or "")
+    assert tuple(granted["links"]) == RELAYED
+    planned((*RELAYED, DIRECT))
+    server.step()
+    assert states() == ["running", "done"], "it starts again at once"
+    assert json.loads(queue.get("default", first).granted or "")["links"] == [*RELAYED, DIRECT]
+    assert queue.events(first, 0)[-1][1]["state"] == "running"
