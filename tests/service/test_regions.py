@@ -19,6 +19,8 @@ from tradewind.service.scheduler.state import Scheduler
         ("aws:us-east-1", "s3", "https://s3.lab.example"),
         ("garage", "s3", "https://s3.lab.example"),
         ("weur", "r2", None),
+        ("us-gov-west-1", "s3", None),
+        ("aws:cn-north-1", "s3", None),
         ("site:lab", "s3", "https://s3.lab.example"),
     ],
 )
@@ -34,6 +36,7 @@ def test_known_regions_are_accepted(region: str | None, kind: str, endpoint: str
         ("site:lap", "s3", "https://s3.lab.example", "site:lab"),
         ("eastus", "gs", None, ""),
         ("zzzzzzzzzzzz", "gs", None, "leave it out if the store reports its region"),
+        ("ap-southeast-7", "s3", None, "leave out one that is newer than this version"),
     ],
 )
 def test_an_unknown_region_is_refused_with_a_similar_one(

@@ -11,6 +11,10 @@ from tradewind.model.sites import Sites
 
 __all__ = ["known_regions", "require_region"]
 
+#: Regions of Amazon's other partitions, which the catalog does not have, are not checked.
+OTHER_PARTITIONS = ("aws:cn-", "aws:us-gov-")
+NEWER = "leave out one that is newer than this version"
+
 
 def known_regions(sites: Sites, in_grid: Iterable[str]) -> set[str]:
     """Return the regions of the packaged catalog, of the grid, and of the operator's providers."""
@@ -32,11 +36,13 @@ def require_region(region: str | None, kind: str, endpoint: str | None, known: s
         if endpoint is not None or kind not in PROVIDERS:
             return
         named = f"{PROVIDERS[kind]}:{region}"
-    if named in known:
+    if named in known or named.startswith(OTHER_PARTITIONS):
         return
     similar = get_close_matches(named, sorted(known), 3)
     shown = [name if ":" in region else name.partition(":")[2] for name in similar]
     raise UsageError(
         f"region {region}: neither the catalog nor the operator's providers have it",
-        hint=f"a similar one is {' or '.join(shown)}" if shown else "leave it out if the store reports its region",
+        hint=f"a similar one is {' or '.join(shown)}; {NEWER}"
+        if shown
+        else "leave it out if the store reports its region",
     )
