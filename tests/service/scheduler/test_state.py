@@ -1,6 +1,7 @@
 """The scheduler's decisions, event by event."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
@@ -25,7 +26,7 @@ from tradewind.service.scheduler.events import (
     TimePassed,
     WeightSet,
 )
-from tradewind.service.scheduler.jobs import LINK, SITE, STORE_IN, STORE_OUT, TENANT, Binding, Resource
+from tradewind.service.scheduler.jobs import LINK, SITE, STORE_IN, STORE_OUT, TENANT, Binding, Resource, ServiceJob
 from tradewind.service.scheduler.limits import DAY_S, ResourceLimit
 from tradewind.service.scheduler.retry import CLASSES
 from tradewind.service.scheduler.state import Scheduler
@@ -313,3 +314,24 @@ def test_queues_without_jobs_are_forgotten() -> None:
         scheduler.handle(number, RunEnded(names[1]))
     assert len(scheduler._turns.queues) == 0
     assert len(scheduler._admitter._wanted) == 0
+
+
+def test_a_store_of_one_tenant_costs_others_nothing() -> None:
+    """A tenant can write down many stores that do not answer. Each must not look at the routes of all waiting jobs."""
+    asked = []
+
+    def counted(each: ServiceJob) -> Sequence[Binding]:
+        asked.append(each.id)
+        return direct(each)
+
+    scheduler = Scheduler(counted)
+    limited(scheduler, LINK, "cern>lab", ONE)
+    submit(scheduler, *(job(str(number), tenant="astro") for number in range(100)))
+    submit(scheduler, job("own", sources=("wrong",)), job("next", path="own/"))
+    assert scheduler.phase("next") == "owned"
+    asked.clear()
+    scheduler.handle(1, StoreDown("wrong", "physics"))
+    assert scheduler.eta("next") is None
+    scheduler.handle(2, StoreUp("wrong", "physics"))
+    assert scheduler.eta("next") is not None
+    assert len(asked) < 30

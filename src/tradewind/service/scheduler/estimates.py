@@ -67,19 +67,26 @@ class Estimates:
         delay_s = max(job.not_before_s - job.submitted_s, 0.0)
         state.estimate_s = delay_s + run_s(ahead_bytes + state.left_bytes, self._rate_gbps(job))
 
-    def refresh(self, now_s: float) -> None:
+    def refresh(self, now_s: float, may_change: Callable[[ServiceJob], bool] = lambda _: True) -> None:
         """Estimate the waiting jobs anew whose routes were closed or opened just now.
 
-        It may look at all jobs, because operators do this, or a store that does not answer.
+        It may look at the routes of all jobs, because operators do this; for a store that does not answer, `may_change`
+        says which jobs use it.
         """
         changed = []
         for state in self._jobs.values():
-            if state.phase in (QUEUED_PHASE, OWNED_PHASE):
+            if state.phase in (QUEUED_PHASE, OWNED_PHASE) and self._may_change(state, may_change):
                 is_closed = self._places_open_s(state, now_s) > now_s
                 if is_closed != state.is_closed:
                     state.is_closed = is_closed
                     changed.append(state)
         self.set_anew(changed, now_s)
+
+    def _may_change(self, state: JobState, may_change: Callable[[ServiceJob], bool]) -> bool:
+        """Return whether the routes may change of a job, or of the one that writes to its place first."""
+        if may_change(state.job) or state.phase != OWNED_PHASE:
+            return may_change(state.job)
+        return may_change(self._jobs[self._ownership.first_owner(state.job.id)].job)
 
     def note_closed(self, state: JobState, now_s: float) -> None:
         """Note whether the routes of a job that begins to wait are closed: then `refresh` sees when they open."""

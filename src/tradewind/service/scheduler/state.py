@@ -419,12 +419,12 @@ class Scheduler:
     def _store_down(self, event: events.StoreDown) -> None:
         self._admitter.down[event.store, event.tenant] = event.where
         self._stop_all(resources_of_store(event.store), f"store {event.store} does not answer", event.tenant)
-        self._estimates.refresh(self._now_s)
+        self._estimates.refresh(self._now_s, lambda job: _uses(job, event.store, event.tenant))
         self._end_delays(event.store, event.tenant)
 
     def _store_up(self, event: events.StoreUp) -> None:
         self._admitter.down.pop((event.store, event.tenant), None)
-        self._estimates.refresh(self._now_s)
+        self._estimates.refresh(self._now_s, lambda job: _uses(job, event.store, event.tenant))
         own = [store_of_tenant(event.store, event.tenant)]
         self._turns.free(own if event.tenant else resources_of_store(event.store))
         self._end_delays(event.store, event.tenant)
@@ -432,13 +432,9 @@ class Scheduler:
     def _end_delays(self, store: str, tenant: str) -> None:
         """Queue the jobs that wait because the store did not answer. It may look at all jobs, like `_stop_all`."""
         for state in list(self._jobs.values()):
-            is_meant = tenant in ("", state.job.tenant) and self._uses(state, store)
-            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and is_meant:
+            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and _uses(state.job, store, tenant):
                 state.not_before_s = state.job.not_before_s
                 self._make_ready(state)
-
-    def _uses(self, state: JobState, store: str) -> bool:
-        return store in state.job.sources or store in state.job.destinations
 
     def _routes_changed(self, event: events.RoutesChanged) -> None:
         self._turns.try_all()
@@ -461,6 +457,11 @@ class Scheduler:
                 self._begin_ban(ban)
             elif ban and ban.end_s <= self._now_s:
                 self._lift(events.BanLifted(name))
+
+
+def _uses(job: ServiceJob, store: str, tenant: str) -> bool:
+    """Return whether a job of the tenant, or of any for an empty one, uses a store."""
+    return tenant in ("", job.tenant) and (store in job.sources or store in job.destinations)
 
 
 _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
