@@ -316,15 +316,34 @@ def test_queues_without_jobs_are_forgotten() -> None:
     assert len(scheduler._admitter._wanted) == 0
 
 
-def test_a_store_of_one_tenant_costs_others_nothing() -> None:
-    """A tenant can write down many stores that do not answer. Each must not look at the routes of all waiting jobs."""
-    asked = []
+def counting() -> tuple[Scheduler, list[str]]:
+    """Return a scheduler, and the jobs for which it has looked at their routes."""
+    asked: list[str] = []
 
-    def counted(each: ServiceJob) -> Sequence[Binding]:
+    def bound(each: ServiceJob) -> Sequence[Binding]:
         asked.append(each.id)
         return direct(each)
 
-    scheduler = Scheduler(counted)
+    return Scheduler(bound), asked
+
+
+def test_a_limit_that_closes_nothing_is_set_without_a_look_at_all_jobs() -> None:
+    """An operator may set thousands at once."""
+    scheduler, asked = counting()
+    limited(scheduler, LINK, "cern>lab", ONE)
+    submit(scheduler, *(job(str(number)) for number in range(100)))
+    asked.clear()
+    limited(scheduler, TENANT, "astro", ONE, now_s=1)
+    assert len(asked) < 10
+    limited(scheduler, TENANT, "physics", ResourceLimit(active=0), now_s=2)
+    assert scheduler.eta("50") is None
+    limited(scheduler, TENANT, "physics", ResourceLimit(active=5), now_s=3)
+    assert scheduler.eta("50") is not None
+
+
+def test_a_store_of_one_tenant_costs_others_nothing() -> None:
+    """A tenant can write down many stores that do not answer. Each must not look at the routes of all waiting jobs."""
+    scheduler, asked = counting()
     limited(scheduler, LINK, "cern>lab", ONE)
     submit(scheduler, *(job(str(number), tenant="astro") for number in range(100)))
     submit(scheduler, job("own", sources=("wrong",)), job("next", path="own/"))

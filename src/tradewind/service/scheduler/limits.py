@@ -38,6 +38,11 @@ class ResourceLimit:
         if min(self.active or 0, self.rate_gbps, self.usd_per_day) < 0 or math.isnan(self.rate_gbps + self.usd_per_day):
             raise UsageError("a limit is negative or not a number", hint="leave it out to remove the limit")
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it closes the resource."""
+        return 0 in (self.active, self.rate_gbps, self.usd_per_day)
+
 
 @dataclass
 class Usage:
@@ -76,7 +81,7 @@ class Limits:
     def set(self, resource: Resource, limit: ResourceLimit) -> None:
         """Set the limit of a resource. Running jobs keep what they have."""
         self._limits[resource] = limit
-        if 0 in (limit.active, limit.rate_gbps, limit.usd_per_day):
+        if limit.is_closed:
             self._closed.add(resource)
         else:
             self._closed.discard(resource)

@@ -358,8 +358,13 @@ class Scheduler:
             self._claim(state)
 
     def _set_limit(self, event: events.LimitSet) -> None:
+        before = self._admitter.limits.limit(event.resource)
         self._admitter.limits.set(event.resource, event.limit)
-        self._estimates.refresh(self._now_s)
+        if before.is_closed or event.limit.is_closed:
+            self._estimates.refresh(self._now_s)
+        elif before.rate_gbps != event.limit.rate_gbps:
+            # A limit below its minimum rate closes a resource for a job.
+            self._estimates.refresh(self._now_s, lambda job: job.rate_gbps_min > 0)
         self._turns.free([event.resource])
 
     def _sell(self, event: events.BandwidthSold) -> None:
