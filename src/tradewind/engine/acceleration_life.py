@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, cut_off, paths_now, unreached
 from tradewind.acceleration.transparent import TransparentWay
-from tradewind.acceleration.wiring import HOME, entrances_of, fleet_plan, is_entrance, listener_key, listener_keys
+from tradewind.acceleration.wiring import (
+    HOME,
+    entrances_of,
+    fleet_plan,
+    is_entrance,
+    kind_of,
+    listener_key,
+    listener_keys,
+)
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import (
     DRAIN_S,
@@ -185,13 +193,14 @@ class Acceleration:
         Raises GatewayError.
         """
         assert self._gateways is not None
-        there = self._gateways.there
+        there, before = self._gateways.there, dict(self._health.unhealthy)
         names = [name for name in self._placed.regions if name in there]
         for name, answer in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows).items():
             if isinstance(answer, str):
                 self._health.dead(name, answer)
             else:
                 self._kernels |= kernels_of({name: answer})
+        self._report_health(before)
         self._predict()
         self._addresses = self._gateways.dialled(HOME, names)
         if self._transparent is not None:
@@ -228,29 +237,34 @@ class Acceleration:
         unless it is `strict`. Raises GatewayError.
         """
         assert self._gateways is not None
-        wires = self._placed.wires
-        missing = self._placed.regions.keys() - self._addresses.keys()
+        wires, before = self._placed.wires, dict(self._health.unhealthy)
+        # While a machine is replaced, its gateway has no address. An entrance gets its paths again with the next one.
+        there = set(self._gateways.there)
+        addresses = {name: address for name, address in self._addresses.items() if name in there}
+        missing = self._placed.regions.keys() - addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
         for entrance in entrances_of(wires):
+            if entrance != HOME and entrance not in there and not strict:
+                continue
             try:
-                self._route_at(entrance)
+                self._route_at(entrance, addresses)
             except TradewindError as error:
                 if strict or entrance == HOME:
                     raise
                 self._health.dead(entrance, str(error))
+        self._report_health(before)
         if self._enters_at_home and HOME not in entrances_of(wires):
             self._enters_at_home = False
             self._pool.submit(self._end_proxies, [HOME], DRAIN_S)
 
-    def _route_at(self, entrance: str) -> None:
-        """Send one entrance the paths of its new connections. Raises GatewayError."""
+    def _route_at(self, entrance: str, addresses: Mapping[str, str]) -> None:
+        """Send one entrance the paths of its new connections. `addresses` are those for home. Raises GatewayError."""
         assert self._gateways is not None
         wires, paths = self._placed.wires, {name: path for name, (path, _) in self._paths.items()}
-        addresses = self._addresses
         if entrance != HOME:
-            addresses = self._gateways.dialled(entrance, self._addresses)
+            addresses = self._gateways.dialled(entrance, addresses)
         status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
         self._enters_at_home |= entrance == HOME
         bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
@@ -366,9 +380,9 @@ class Acceleration:
         if self._health.unhealthy == before:
             return
         for name in self._health.unhealthy.keys() - before.keys():
-            self._report(f"proxy {name} gets no new connections: {self._health.unhealthy[name]}")
+            self._report(f"{kind_of(name)} {name} gets no new connections: {self._health.unhealthy[name]}")
         for name in before.keys() - self._health.unhealthy.keys():
-            self._report(f"proxy {name} is healthy again")
+            self._report(f"{kind_of(name)} {name} is healthy again")
         self._due = self._due or "route"
 
     def _catch_up(self) -> None:
