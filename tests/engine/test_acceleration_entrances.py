@@ -45,9 +45,7 @@ class World:
     def __init__(self) -> None:
         self.plan: Plan
         self.wants({**PROXIES, **ENTRANCES})
-        self.addresses = {
-            name: GatewayAddress(f"unix:{name}", f"{name}:443", inbound=True) for name in self.plan.names
-        }
+        self.addresses = {name: GatewayAddress(f"unix:{name}", f"{name}:443", inbound=True) for name in self.plan.names}
         self.programs: dict[str, SplitProgram] = {}
         self.refuse: dict[str, str] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -321,20 +321,26 @@ class Acceleration:
         self._report_health(before)
         home = self._look_of_home(found)
         is_over = self._ends_s is not None and time.time() >= self._ends_s
-        # Machines that have ended are replaced, and cost their minimum again.
-        ended = self._meter.without_machine(self._placed.regions)
-        more = [self._placed.machines[region] for region in ended.values()]
+        ill = [name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None]
+        paths = [path for path, _ in self._paths.values()]
+        leaving = self._taken_back.of(self._placed.regions, found, paths, now_s)
+        replaced = {*ill, *(each.name for each in leaving), *self._meter.without_machine(self._placed.regions)}
         return Looked(
-            self._meter.left_s(2 * RESERVE_S, more),
+            self._left_s(replaced),
             is_over,
             self._book.wish(self.id),
             home,
-            home is None or HOME in self._gateways.fleet.living(),
+            home is None or self._gateways.fleet.lead_lives,
             self._is_drained(found),
             tuple(self._health.unhealthy),
-            tuple(name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None),
-            self._taken_back.of(self._placed.regions, found, [path for path, _ in self._paths.values()], now_s),
+            tuple(ill),
+            leaving,
         )
+
+    def _left_s(self, replaced: Collection[str]) -> float:
+        """Return the time that the ceiling leaves. Machines in place of the present ones cost their minimum again."""
+        more = [self._placed.machines[self._placed.regions[name]] for name in replaced if name in self._placed.regions]
+        return self._meter.left_s(2 * RESERVE_S, more)
 
     def _ask_leaving(self) -> dict[str, float]:
         return {} if self._gateways is None else self._gateways.fleet.leaving()
@@ -346,7 +352,7 @@ class Acceleration:
         assert self._gateways is not None
         look = found.get(HOME)
         if look is None:
-            return None if HOME in self._gateways.fleet.living() else "its process has ended"
+            return None if self._gateways.fleet.lead_lives else "its process has ended"
         return look if isinstance(look, str) else None
 
     def _is_drained(self, found: Mapping[str, SplitStatus | str]) -> bool:
