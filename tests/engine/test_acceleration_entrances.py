@@ -14,10 +14,13 @@ from tradewind.acceleration.wiring import HOME, Wire, fleet_plan
 from tradewind.engine import acceleration_gateways
 from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_life import Acceleration
-from tradewind.errors import GatewayError
+from tradewind.engine.acceleration_placing import client_hosts
+from tradewind.errors import ConfigError, GatewayError
+from tradewind.model.flows import flows_from_document
 from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.records import replace
 from tradewind.model.split import SplitProgram, SplitStatus
+from tradewind.model.toml import parse_toml
 
 FIRST, LAST, ENTRANCE = "aws-a-1", "aws-b-1", "site-web-entrance"
 PROXIES, ENTRANCES = {FIRST: "aws:a", LAST: "aws:b"}, {ENTRANCE: "site:web"}
@@ -129,3 +132,15 @@ def test_an_entrance_that_does_not_take_its_paths_is_reported(
         running._route()
     assert lines == [f"entrance {ENTRANCE} gets no new connections: 127.0.0.1:8443 is in use"]
     assert running._due == "route"
+
+
+def test_a_host_that_was_left_out_at_the_start_is_named_at_a_replan() -> None:
+    """Hosts are asked when an acceleration starts: nothing is known of one that did not answer."""
+    text = FLOWS.replace('"here"', '"site:web"') + 'listen = "127.0.0.1:8443"\n'
+    flows = flows_from_document(parse_toml(text.encode(), "flows.toml"), "flows.toml")
+    ground: Any = SimpleNamespace(
+        provider={"kind": "ssh", "hosts": [{"region": "site:web"}]},
+        catalog=SimpleNamespace(machine_offers=lambda _: ()),
+    )
+    with pytest.raises(ConfigError, match="flow backup: the host in site:web was not there when"):
+        client_hosts(flows, ground, "flows.toml")

@@ -152,6 +152,11 @@ def client_hosts(flows: FlowsFile, ground: Ground, where: str) -> tuple[Region, 
                 f"{where}: flow {flow.name}: its connections begin in {region}, where the configuration has {has}",
                 hint="give the host that opens them a region of its own in [[ssh.hosts]], or run `up` on it",
             )
+        if not ground.catalog.machine_offers(region):
+            raise ConfigError(
+                f"{where}: flow {flow.name}: the host in {region} was not there when the acceleration started",
+                hint="`accelerate down`, then `up` with these flows, asks the hosts again",
+            )
     return tuple(found)
 
 
