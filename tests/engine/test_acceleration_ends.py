@@ -143,8 +143,26 @@ def test_an_end_that_the_provider_refuses_leaves_no_redirection(acceleration: Ac
     acceleration._transparent = SimpleNamespace(close=lambda: closed.append(True))  # type: ignore[assignment]
     with pytest.raises(GatewayError, match="may still run"):
         acceleration.close()
-    assert closed and acceleration.state().phase == "starting"
+    assert closed
     Accelerations(control).hold(acceleration.id).release()
+
+
+@pytest.mark.parametrize("failure", [None, "its machines were lost"])
+def test_an_acceleration_whose_end_is_refused_has_not_ended_well(
+    acceleration: Acceleration, control: Any, failure: str | None
+) -> None:
+    """It is recorded as failed while it is still held, and the next call, which ends nothing, does not change that."""
+
+    def close(grace_s: float) -> None:
+        raise GatewayError("1 of 1 machine may still run")
+
+    acceleration._gateways = SimpleNamespace(fleet=SimpleNamespace(close=close))  # type: ignore[assignment]
+    with pytest.raises(GatewayError, match="may still run"):
+        acceleration.close(failure)
+    written = Accelerations(control).state(acceleration.id)
+    acceleration.close()
+    for state in (written, acceleration.state(), Accelerations(control).state(acceleration.id)):
+        assert (state.phase, state.reason) == ("failed", failure or "1 of 1 machine may still run")
 
 
 def test_an_interrupt_while_machines_end_does_not_leave_them(acceleration: Acceleration) -> None:

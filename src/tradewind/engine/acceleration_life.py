@@ -522,14 +522,20 @@ class Acceleration:
         """End what runs, and release the acceleration. May be called more than once."""
         try:
             self._end_machines(failure)
-            if self._phase not in ("ended", "failed"):
-                self._phase = "ended" if failure is None else "failed"
-                self._reason = failure or self._reason
-                self._write()
+            self._write_end(failure)
+        except TradewindError as error:
+            self._write_end(failure or str(error))
+            raise
         finally:
             self._pool.shutdown(wait=False)
             self._lock.release()
         return self.state()
+
+    def _write_end(self, failure: str | None) -> None:
+        if self._phase not in ("ended", "failed"):
+            self._phase = "ended" if failure is None else "failed"
+            self._reason = failure or self._reason
+            self._write()
 
     def _end_machines(self, failure: str | None) -> None:
         """End all machines, then redirect no connections any more, even if machines may still run."""
