@@ -11,11 +11,11 @@ import pytest
 
 from tests.engine.test_acceleration_ends import FLOWS, placed_flows
 from tradewind.acceleration.wiring import HOME, Wire, fleet_plan
-from tradewind.engine import acceleration_gateways
+from tradewind.engine import acceleration_gateways, acceleration_life
 from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import client_hosts
-from tradewind.errors import ConfigError, GatewayError
+from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.flows import flows_from_document
 from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.records import replace
@@ -144,3 +144,16 @@ def test_a_host_that_was_left_out_at_the_start_is_named_at_a_replan() -> None:
     )
     with pytest.raises(ConfigError, match="flow backup: the host in site:web was not there when"):
         client_hosts(flows, ground, "flows.toml")
+
+
+def test_a_replan_without_flows_of_this_machine_leaves_it_where_it_is(
+    running: Acceleration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sky such a placement would put it beside any host of a flow."""
+    other = replace(running._placed, home="site:web", wires=WIRES[1:])
+    monkeypatch.setattr(acceleration_life, "place_for", lambda *_: other)
+    running._place(FLOWS)
+    assert running._next == (replace(other, home=running._placed.home), FLOWS)
+    monkeypatch.setattr(acceleration_life, "place_for", lambda *_: replace(other, wires=WIRES))
+    with pytest.raises(UsageError, match="cannot be in another region"):
+        running._place(FLOWS)

@@ -456,6 +456,8 @@ class Acceleration:
     def _place(self, text: str | None) -> None:
         text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
         placed = place_for(text, FLOWS_FILE, self._ground, tuple(self._kernels.values()))
+        if HOME not in entrances_of(placed.wires):
+            placed = replace(placed, home=self._placed.home)  # Any place of this machine would do.
         if placed.home != self._placed.home:
             raise UsageError("this machine cannot be in another region")
         self._require_room(placed)
