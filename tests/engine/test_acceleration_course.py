@@ -101,6 +101,14 @@ def test_a_dead_machine_is_replaced_and_a_living_one_is_asked_for_again() -> Non
     assert course.handle(Finished("quota"), 21.0) == [Say("proxy a was not replaced: quota")]
 
 
+def test_an_entrance_gets_another_gateway() -> None:
+    """Its machine is a host of the user."""
+    course, name = Course(0.0), "site-web-entrance"
+    course.handle(Looked(900.0, unhealthy=(name,)), 0.0)
+    assert course.handle(Finished(names=(name,)), 1.0) == [Replace(name)]
+    assert course.handle(Finished(), 2.0) == [Rewire(name), Say(f"entrance {name} has a new gateway")]
+
+
 def test_machines_that_end_soon_after_their_start_are_replaced_less_and_less_often() -> None:
     course, now_s, waited_s = Course(0.0), 0.0, []
     ill, begun_s = Looked(900.0, unhealthy=("a",)), 0.0
@@ -154,6 +162,20 @@ def test_a_machine_that_the_cloud_takes_back_is_replaced_when_its_connections_ha
         assert (replaced, course.replacing) == (Replace("a"), "a")
         assert course.handle(Looked(900.0, leaving=(leaving,)), 2.0) == [], "one change at a time"
         assert course.handle(Finished(), 3.0) == [Rewire("a"), Say("proxy a has a new machine")]
+
+
+def test_a_machine_that_cannot_be_had_in_place_of_one_that_leaves_is_ordered_again_after_a_pause() -> None:
+    """Also machines that the cloud takes back soon after their start are replaced less and less often."""
+    course, looked = Course(0.0), Looked(900.0, leaving=(Leaving("a", 0.0),))
+    assert course.handle(looked, 1.0)[-1] == Replace("a")
+    assert course.handle(Finished("quota"), 2.0) == [Say("proxy a was not replaced: quota")]
+    assert course.handle(looked, 2.0) == []
+    dead = Looked(900.0, unhealthy=("a",))
+    assert course.handle(dead, DEAD_PAUSE_S) == [], "its machine has ended"
+    assert course.handle(looked, 1.0 + DEAD_PAUSE_S)[-1] == Replace("a")
+    course.handle(Finished(), 40.0)
+    assert course.handle(looked, 40.0 + DEAD_PAUSE_S) == []
+    assert course.handle(looked, 1.0 + 3.0 * DEAD_PAUSE_S)[-1] == Replace("a")
 
 
 def test_a_proxy_that_can_be_reached_again_keeps_its_machine() -> None:

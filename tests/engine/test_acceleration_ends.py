@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tradewind.acceleration.wiring import HOME
+from tradewind.acceleration.health import FAILURES_UNTIL_UNHEALTHY, HOP_FAILURES
+from tradewind.acceleration.wiring import HOME, Wire
 from tradewind.engine.acceleration_course import RESERVE_S
+from tradewind.engine.acceleration_leaving import LeavingProxies
 from tradewind.engine.acceleration_life import GRACE_S, Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows
 from tradewind.engine.accelerations import Accelerations
@@ -19,6 +21,7 @@ from tradewind.model.flows import flows_from_document
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.locks import FileLock
 from tradewind.model.records import replace
+from tradewind.model.split import SplitHop, SplitStatus
 from tradewind.model.toml import parse_toml
 from tradewind.placement.place import place
 from tradewind.placement.problem import problem_from_document
@@ -67,7 +70,7 @@ def test_a_ceiling_that_leaves_too_little_for_another_machine_ends_the_accelerat
     placed = replace(placed_flows(), regions={"p": "aws:a"}, machines={"aws:a": MachinePrice(0.01, billed_s_min=60.0)})
     report = list[str]().append
     running = Acceleration(control, SimpleNamespace(), FLOWS, placed, usd_max=1.0, report=report)  # type: ignore[arg-type]
-    fleet = SimpleNamespace(living=lambda: {HOME}, leaving=dict, close=lambda **_: None)
+    fleet = SimpleNamespace(lead_lives=True, leaving=dict, close=lambda **_: None)
     running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _: {HOME: "it does not answer"})  # type: ignore[assignment]
     running._meter.launched("f", "p", "aws:a")
     assert running._look_at_all().left_s > RESERVE_S
@@ -77,6 +80,56 @@ def test_a_ceiling_that_leaves_too_little_for_another_machine_ends_the_accelerat
     running._meter.usd_max = 1.15
     assert running._look_at_all().left_s <= RESERVE_S
     running.close()
+
+
+@pytest.mark.parametrize("why", ["the cloud takes its machine back", "nothing can connect to it"])
+def test_the_ceiling_counts_another_machine_in_place_of_one_that_still_runs(control: Any, why: str) -> None:
+    """Its replacement costs 60 s at least, while the present machine is charged until its end."""
+    wire = Wire("w", "192.0.2.1:80", "forward", "127.0.0.1:0", ("p",), 80.0, 20.0)
+    price = MachinePrice(0.01, billed_s_min=60.0)
+    placed = replace(placed_flows(), wires=(wire,), regions={"p": "aws:a"}, machines={"aws:a": price})
+    report = list[str]().append
+    running = Acceleration(control, SimpleNamespace(), FLOWS, placed, usd_max=2.0, report=report)  # type: ignore[arg-type]
+    leaving: dict[str, float] = {}
+    fleet = SimpleNamespace(lead_lives=True, leaving=lambda: leaving, close=lambda **_: None)
+    hops: dict[str, SplitHop] = {}
+    looks = {HOME: _status(hops), "p": _status({})}
+    running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _: looks)  # type: ignore[assignment]
+    running._addresses = {"p": "p:443"}
+    running._meter.launched("f", "p", "aws:a")
+    running._meter.usd_max = 1.15
+    assert running._look_at_all().left_s > RESERVE_S
+    if why.startswith("the cloud"):
+        leaving["p"] = 90.0
+        running._taken_back = LeavingProxies(lambda: leaving)
+    else:
+        hops["p"] = SplitHop(0, 0.0, 0.0, failures=HOP_FAILURES, failure="no route to host")
+    looked = [running._look_at_all() for _ in range(FAILURES_UNTIL_UNHEALTHY)][-1]
+    assert looked.leaving or looked.blocked
+    assert looked.left_s <= RESERVE_S
+    running.close()
+
+
+def test_looks_do_not_list_the_machines_of_the_provider(control: Any) -> None:
+    """A list takes long, and clouds throttle lists."""
+
+    def living() -> set[str]:
+        raise AssertionError("a list of the provider, each second")
+
+    report = list[str]().append
+    running = Acceleration(control, SimpleNamespace(), FLOWS, placed_flows(), report=report)  # type: ignore[arg-type]
+    fleet = SimpleNamespace(lead_lives=True, living=living, leaving=dict, close=lambda **_: None)
+    for looks in ({}, {HOME: "it does not answer"}):
+        running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _, looks=looks: looks)  # type: ignore[assignment]
+        looked = running._look_at_all()
+        assert looked.home_lives and looked.home == looks.get(HOME)
+    fleet.lead_lives = False
+    assert not running._look_at_all().home_lives
+    running.close()
+
+
+def _status(hops: dict[str, SplitHop]) -> SplitStatus:
+    return SplitStatus("running", (), 0, 0, 0, 0, 0, {}, 0, 0, (), hops)
 
 
 def test_an_end_that_the_provider_refuses_leaves_no_redirection(acceleration: Acceleration, control: Any) -> None:
@@ -90,8 +143,26 @@ def test_an_end_that_the_provider_refuses_leaves_no_redirection(acceleration: Ac
     acceleration._transparent = SimpleNamespace(close=lambda: closed.append(True))  # type: ignore[assignment]
     with pytest.raises(GatewayError, match="may still run"):
         acceleration.close()
-    assert closed and acceleration.state().phase == "starting"
+    assert closed
     Accelerations(control).hold(acceleration.id).release()
+
+
+@pytest.mark.parametrize("failure", [None, "its machines were lost"])
+def test_an_acceleration_whose_end_is_refused_has_not_ended_well(
+    acceleration: Acceleration, control: Any, failure: str | None
+) -> None:
+    """It is recorded as failed while it is still held, and the next call, which ends nothing, does not change that."""
+
+    def close(grace_s: float) -> None:
+        raise GatewayError("1 of 1 machine may still run")
+
+    acceleration._gateways = SimpleNamespace(fleet=SimpleNamespace(close=close))  # type: ignore[assignment]
+    with pytest.raises(GatewayError, match="may still run"):
+        acceleration.close(failure)
+    written = Accelerations(control).state(acceleration.id)
+    acceleration.close()
+    for state in (written, acceleration.state(), Accelerations(control).state(acceleration.id)):
+        assert (state.phase, state.reason) == ("failed", failure or "1 of 1 machine may still run")
 
 
 def test_an_interrupt_while_machines_end_does_not_leave_them(acceleration: Acceleration) -> None:

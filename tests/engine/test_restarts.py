@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tradewind.engine import running
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.running import RunningJob
-from tradewind.errors import Interrupted
+from tradewind.errors import GatewayError, Interrupted
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, local_plan
@@ -49,9 +50,9 @@ class Gateways:
         return None
 
 
-def job_that_restarts(restart: Callable[..., Any]) -> RunningJob:
+def job_that_restarts(restart: Callable[..., Any], release: Callable[[], None] = lambda: None) -> RunningJob:
     gateways: Any = Gateways()
-    other: Any = SimpleNamespace(release=lambda: None)
+    other: Any = SimpleNamespace(release=release)
     return RunningJob(
         "job-1",
         SPEC,
@@ -85,4 +86,51 @@ def test_a_restart_under_way_ends_with_the_job(comes: bool) -> None:
     assert started.wait(WAIT_S)
     job.kill()
     assert job.is_over and outcomes == ["left"]
-    assert fresh.kills == (1 if comes else 0)
+    assert bool(fresh.kills) == comes
+
+
+def test_gateways_that_come_while_the_job_ends_do_not_outlive_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The restart takes longer than a killed job waits for it, and its gateways come just after the former ones have
+    been ended.
+    """
+    monkeypatch.setattr(running, "KILLED_RESTART_S", 0.01)
+    started, releasing, fresh = threading.Event(), threading.Event(), Gateways()
+
+    def restart(_: JobSpec, __: Plan, is_left: Callable[[], bool]) -> Any:
+        started.set()
+        assert releasing.wait(WAIT_S)
+        return fresh
+
+    def release() -> None:
+        releasing.set()
+        restarting = job._restarting
+        assert restarting is not None
+        restarting.join()
+
+    job = job_that_restarts(restart, release)
+    assert started.wait(WAIT_S)
+    job.kill()
+    assert job.is_over and fresh.kills == 1
+
+
+def test_an_end_that_fails_after_a_late_restart_is_said() -> None:
+    started, fresh = threading.Event(), Gateways()
+
+    def kill() -> None:
+        fresh.kills += 1
+        if fresh.kills == 1:
+            raise GatewayError("1 of 1 machine may still run")
+
+    fresh.kill = kill  # type: ignore[method-assign]
+
+    def restart(_: JobSpec, __: Plan, is_left: Callable[[], bool]) -> Any:
+        started.set()
+        pause = threading.Event()
+        while not is_left():
+            pause.wait(0.01)
+        return fresh
+
+    job = job_that_restarts(restart)
+    assert started.wait(WAIT_S)
+    job.kill()
+    assert [*job._log.late()] == ["1 of 1 machine may still run"]

@@ -35,6 +35,7 @@ __all__ = [
     "hops_of",
     "is_entrance",
     "joined_name",
+    "kind_of",
     "listener_key",
     "listener_keys",
     "proxy_name",
@@ -166,6 +167,11 @@ def entrance_name(region: Region) -> str:
 def is_entrance(name: str) -> bool:
     """Return whether a gateway is the entrance of flows of another host. Names of proxies end with a number."""
     return name.endswith(ENTRANCE)
+
+
+def kind_of(name: str) -> str:
+    """Return what messages call a gateway."""
+    return "entrance" if is_entrance(name) else "proxy"
 
 
 def _client_and_far(flow: WantedFlow, place: str) -> tuple[FlowEnd, FlowEnd]:
@@ -384,7 +390,7 @@ def entrance_program(
     return SplitProgram(
         listeners,
         tuple(dict.fromkeys(wire.target for wire in wires)),
-        {proxy: addresses[proxy] for proxy in sorted(used)},
+        {proxy: addresses[proxy] for proxy in sorted(used) if proxy in addresses},
         limits=_limits(drain_s, pool, client_bytes_per_s),
         congestion_control=congestion_control,
         probes=_probes(name, wires, used),

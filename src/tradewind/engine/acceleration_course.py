@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from tradewind.acceleration.wiring import is_entrance, kind_of
 from tradewind.model.acceleration import AccelerationWish
 from tradewind.model.records import dataclass
 
@@ -214,7 +215,7 @@ class Course:
         #: Time since which a proxy is blocked, and the machines that it got for that, by name.
         self._blocked_s: dict[str, float] = {}
         self._unblocked: dict[str, int] = {}
-        #: For each proxy with a dead machine: how many it had in a row, and when the last one was found.
+        #: For each proxy whose machine died or was taken back: how many did in a row, and when that was found last.
         self._deaths: dict[str, tuple[int, float]] = {}
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
@@ -251,8 +252,10 @@ class Course:
             self.wish, self.step, self._error = wish.number, "placing", None
             return [Place(wish.flows)]
         for leaving in tick.leaving:
-            if leaving.is_drained or leaving.left_s <= LEAVE_S:
+            is_due = leaving.is_drained or leaving.left_s <= LEAVE_S
+            if is_due and now_s >= self._replaceable_s(leaving.name):
                 self.step, self.replacing = "replacing", leaving.name
+                self._note_death(leaving.name, now_s)
                 line = f"proxy {leaving.name} gets another machine: the cloud takes its present one back"
                 return [Say(line), Replace(leaving.name)]
         if (name := self._blocked_for_long(now_s)) is not None:
@@ -266,14 +269,14 @@ class Course:
         return []
 
     def _replaceable_s(self, name: str) -> float:
-        """Return when a machine of the proxy may be replaced if it is dead."""
+        """Return when a machine of the proxy may be replaced if it is dead, or about to be."""
         deaths, at_s = self._deaths.get(name, (0, 0.0))
         return at_s + _pause_s(deaths) if deaths else -math.inf
 
-    def _note_death(self, name: str) -> None:
-        deaths, at_s = self._deaths.get(name, (0, self._asked_s))
-        is_in_row = self._asked_s - at_s < 2.0 * DEAD_PAUSE_MAX_S
-        self._deaths[name] = deaths + 1 if is_in_row else 1, self._asked_s
+    def _note_death(self, name: str, now_s: float) -> None:
+        deaths, at_s = self._deaths.get(name, (0, now_s))
+        is_in_row = now_s - at_s < 2.0 * DEAD_PAUSE_MAX_S
+        self._deaths[name] = deaths + 1 if is_in_row else 1, now_s
 
     def _blocked_for_long(self, now_s: float) -> str | None:
         """Return a proxy whose machine is to be replaced because nothing can connect to it."""
@@ -308,21 +311,22 @@ class Course:
     def _replacement(self, done: Finished) -> list[Action]:
         if self.step == "asking" and done.names and done.error is None:
             self.step, self.replacing = "replacing", done.names[0]
-            self._note_death(done.names[0])
+            self._note_death(done.names[0], self._asked_s)
             return [Replace(done.names[0])]
         name, self.replacing, self.step = self.replacing, None, "steady"
         if name is None:
             return []
         self._blocked_s.pop(name, None)
         if done.error is not None:
-            return [Say(f"proxy {name} was not replaced: {done.error}")]
+            return [Say(f"{kind_of(name)} {name} was not replaced: {done.error}")]
         deaths, _ = self._deaths.get(name, (0, 0.0))
         often = (
             ""
             if deaths < 2
             else f"; if it ends, too, the next one starts after {_pause_s(deaths):.0f} s at the earliest"
         )
-        return [Rewire(name), Say(f"proxy {name} has a new machine{often}")]
+        new = "gateway" if is_entrance(name) else "machine"
+        return [Rewire(name), Say(f"{kind_of(name)} {name} has a new {new}{often}")]
 
     def _answer(self, error: str | None) -> list[Action]:
         self.step = "steady"

@@ -103,20 +103,24 @@ class AccelerationGateways:
     def _look(self, name: str) -> SplitStatus | str:
         try:
             return self._client(name).split_status(LOOK_S)
-        except (TradewindError, KeyError) as error:
+        except TradewindError as error:
             return _words(error)
 
     def _end(self, name: str, drain_s: float) -> SplitStatus | None:
         try:
             return self._client(name).end_split(math.ceil(drain_s))
-        except (TradewindError, KeyError):
+        except TradewindError:
             return None
 
     def _client(self, name: str) -> GatewayClient:
-        return GatewayClient.of(self.fleet.deployment(), name)
+        """Raise GatewayError while its machine is replaced."""
+        try:
+            return GatewayClient.of(self.fleet.deployment(), name)
+        except KeyError:
+            raise GatewayError(f"the machine of {name} is being replaced") from None
 
 
-def _words(error: TradewindError | KeyError) -> str:
+def _words(error: TradewindError) -> str:
     """Return why a proxy could not be asked, without the path of the socket to it."""
     if isinstance(error, GatewayLost) and isinstance(error.__cause__, OSError):
         return f"its gateway does not answer: {error.__cause__.strerror or error.__cause__}"

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, cut_off, paths_now, unreached
 from tradewind.acceleration.transparent import TransparentWay
-from tradewind.acceleration.wiring import HOME, entrances_of, fleet_plan, is_entrance, listener_key, listener_keys
+from tradewind.acceleration.wiring import (
+    HOME,
+    entrances_of,
+    fleet_plan,
+    is_entrance,
+    kind_of,
+    listener_key,
+    listener_keys,
+)
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import (
     DRAIN_S,
@@ -185,13 +193,14 @@ class Acceleration:
         Raises GatewayError.
         """
         assert self._gateways is not None
-        there = self._gateways.there
+        there, before = self._gateways.there, dict(self._health.unhealthy)
         names = [name for name in self._placed.regions if name in there]
         for name, answer in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows).items():
             if isinstance(answer, str):
                 self._health.dead(name, answer)
             else:
                 self._kernels |= kernels_of({name: answer})
+        self._report_health(before)
         self._predict()
         self._addresses = self._gateways.dialled(HOME, names)
         if self._transparent is not None:
@@ -228,29 +237,34 @@ class Acceleration:
         unless it is `strict`. Raises GatewayError.
         """
         assert self._gateways is not None
-        wires = self._placed.wires
-        missing = self._placed.regions.keys() - self._addresses.keys()
+        wires, before = self._placed.wires, dict(self._health.unhealthy)
+        # While a machine is replaced, its gateway has no address. An entrance gets its paths again with the next one.
+        there = set(self._gateways.there)
+        addresses = {name: address for name, address in self._addresses.items() if name in there}
+        missing = self._placed.regions.keys() - addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
         for entrance in entrances_of(wires):
+            if entrance != HOME and entrance not in there and not strict:
+                continue
             try:
-                self._route_at(entrance)
+                self._route_at(entrance, addresses)
             except TradewindError as error:
                 if strict or entrance == HOME:
                     raise
                 self._health.dead(entrance, str(error))
+        self._report_health(before)
         if self._enters_at_home and HOME not in entrances_of(wires):
             self._enters_at_home = False
             self._pool.submit(self._end_proxies, [HOME], DRAIN_S)
 
-    def _route_at(self, entrance: str) -> None:
-        """Send one entrance the paths of its new connections. Raises GatewayError."""
+    def _route_at(self, entrance: str, addresses: Mapping[str, str]) -> None:
+        """Send one entrance the paths of its new connections. `addresses` are those for home. Raises GatewayError."""
         assert self._gateways is not None
         wires, paths = self._placed.wires, {name: path for name, (path, _) in self._paths.items()}
-        addresses = self._addresses
         if entrance != HOME:
-            addresses = self._gateways.dialled(entrance, self._addresses)
+            addresses = self._gateways.dialled(entrance, addresses)
         status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
         self._enters_at_home |= entrance == HOME
         bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
@@ -307,20 +321,26 @@ class Acceleration:
         self._report_health(before)
         home = self._look_of_home(found)
         is_over = self._ends_s is not None and time.time() >= self._ends_s
-        # Machines that have ended are replaced, and cost their minimum again.
-        ended = self._meter.without_machine(self._placed.regions)
-        more = [self._placed.machines[region] for region in ended.values()]
+        ill = [name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None]
+        paths = [path for path, _ in self._paths.values()]
+        leaving = self._taken_back.of(self._placed.regions, found, paths, now_s)
+        replaced = {*ill, *(each.name for each in leaving), *self._meter.without_machine(self._placed.regions)}
         return Looked(
-            self._meter.left_s(2 * RESERVE_S, more),
+            self._left_s(replaced),
             is_over,
             self._book.wish(self.id),
             home,
-            home is None or HOME in self._gateways.fleet.living(),
+            home is None or self._gateways.fleet.lead_lives,
             self._is_drained(found),
             tuple(self._health.unhealthy),
-            tuple(name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None),
-            self._taken_back.of(self._placed.regions, found, [path for path, _ in self._paths.values()], now_s),
+            tuple(ill),
+            leaving,
         )
+
+    def _left_s(self, replaced: Collection[str]) -> float:
+        """Return the time that the ceiling leaves. Machines in place of the present ones cost their minimum again."""
+        more = [self._placed.machines[self._placed.regions[name]] for name in replaced if name in self._placed.regions]
+        return self._meter.left_s(2 * RESERVE_S, more)
 
     def _ask_leaving(self) -> dict[str, float]:
         return {} if self._gateways is None else self._gateways.fleet.leaving()
@@ -332,7 +352,7 @@ class Acceleration:
         assert self._gateways is not None
         look = found.get(HOME)
         if look is None:
-            return None if HOME in self._gateways.fleet.living() else "its process has ended"
+            return None if self._gateways.fleet.lead_lives else "its process has ended"
         return look if isinstance(look, str) else None
 
     def _is_drained(self, found: Mapping[str, SplitStatus | str]) -> bool:
@@ -366,9 +386,9 @@ class Acceleration:
         if self._health.unhealthy == before:
             return
         for name in self._health.unhealthy.keys() - before.keys():
-            self._report(f"proxy {name} gets no new connections: {self._health.unhealthy[name]}")
+            self._report(f"{kind_of(name)} {name} gets no new connections: {self._health.unhealthy[name]}")
         for name in before.keys() - self._health.unhealthy.keys():
-            self._report(f"proxy {name} is healthy again")
+            self._report(f"{kind_of(name)} {name} is healthy again")
         self._due = self._due or "route"
 
     def _catch_up(self) -> None:
@@ -436,6 +456,8 @@ class Acceleration:
     def _place(self, text: str | None) -> None:
         text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
         placed = place_for(text, FLOWS_FILE, self._ground, tuple(self._kernels.values()))
+        if HOME not in entrances_of(placed.wires):
+            placed = replace(placed, home=self._placed.home)  # Any place of this machine would do.
         if placed.home != self._placed.home:
             raise UsageError("this machine cannot be in another region")
         self._require_room(placed)
@@ -502,14 +524,20 @@ class Acceleration:
         """End what runs, and release the acceleration. May be called more than once."""
         try:
             self._end_machines(failure)
-            if self._phase not in ("ended", "failed"):
-                self._phase = "ended" if failure is None else "failed"
-                self._reason = failure or self._reason
-                self._write()
+            self._write_end(failure)
+        except TradewindError as error:
+            self._write_end(failure or str(error))
+            raise
         finally:
             self._pool.shutdown(wait=False)
             self._lock.release()
         return self.state()
+
+    def _write_end(self, failure: str | None) -> None:
+        if self._phase not in ("ended", "failed"):
+            self._phase = "ended" if failure is None else "failed"
+            self._reason = failure or self._reason
+            self._write()
 
     def _end_machines(self, failure: str | None) -> None:
         """End all machines, then redirect no connections any more, even if machines may still run."""

@@ -25,6 +25,7 @@ from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.toml import parse_toml
+from tradewind.model.units import format_count
 from tradewind.placement.place import place
 from tradewind.placement.plan import PlacementPlan
 from tradewind.placement.problem import PlacementProblem, problem_from_document
@@ -147,10 +148,15 @@ def client_hosts(flows: FlowsFile, ground: Ground, where: str) -> tuple[Region, 
             continue
         found[region] = None
         if counts.get(str(region)) != 1:
-            has = "no host" if str(region) not in counts else f"{counts[str(region)]} hosts"
+            has = format_count(counts[str(region)], "host") if str(region) in counts else "no host"
             raise ConfigError(
                 f"{where}: flow {flow.name}: its connections begin in {region}, where the configuration has {has}",
                 hint="give the host that opens them a region of its own in [[ssh.hosts]], or run `up` on it",
+            )
+        if not ground.catalog.machine_offers(region):
+            raise ConfigError(
+                f"{where}: flow {flow.name}: the host in {region} was not there when the acceleration started",
+                hint="`accelerate down`, then `up` with these flows, asks the hosts again",
             )
     return tuple(found)
 

@@ -52,6 +52,7 @@ from tradewind.errors import (
     GatewayError,
     GatewayLost,
     GuestAbsent,
+    Interrupted,
     MachinesMayRun,
     StateError,
     TradewindError,
@@ -475,10 +476,13 @@ class RunningJob:
             if self._leaving.is_set():
                 return None
             self._gateways = self._restart(self.spec, self._present_plan, self._leaving.is_set)
+            if self._leaving.is_set():
+                self._gateways.kill()  # The end may have passed the point at which it ends machines.
+                return None
         except (TradewindError, OSError) as error:
+            if self._leaving.is_set() and not isinstance(error, Interrupted):
+                self._log.notice(str(error))
             return self._tell(RestartFailed(action.generation, error))
-        if self._over.is_set():
-            return self._gateways.kill()  # Nobody was waiting for it.
         self._watch = RouteWatch()
         restarts = f"restarted ({self._supervisor.restarts} of {RESTARTS_MAX})"
         self._log.notice(f"{self._died(action.how)}; {restarts}, acknowledged work is kept")

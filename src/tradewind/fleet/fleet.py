@@ -229,12 +229,17 @@ class Fleet:
             self.plan = plan
             self._generation = self._journal.intend(self.id, self._wanted())
 
+    @property
+    def lead_lives(self) -> bool:
+        """True while the lead's process runs. The provider is not asked."""
+        return self._home is not None and self._home.alive
+
     def living(self) -> set[str]:
         """Return the names of the living gateways.
 
         A machine is dead if the provider says so or its lease has expired. A machine that does not answer may live.
         """
-        lead = {self.plan.lead} if self._home is not None and self._home.alive else set[str]()
+        lead = {self.plan.lead} if self.lead_lives else set[str]()
         return lead | (self.machines.keys() - self._liveness.dead(dict(self.machines)))
 
     def reconcile(self) -> None:

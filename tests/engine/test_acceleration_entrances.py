@@ -1,0 +1,159 @@
+"""Entrances of an acceleration while a machine of it is replaced, or does not take its paths."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.engine.test_acceleration_ends import FLOWS, placed_flows
+from tradewind.acceleration.wiring import HOME, Wire, fleet_plan
+from tradewind.engine import acceleration_gateways, acceleration_life
+from tradewind.engine.acceleration_gateways import AccelerationGateways
+from tradewind.engine.acceleration_life import Acceleration
+from tradewind.engine.acceleration_placing import client_hosts
+from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.model.flows import flows_from_document
+from tradewind.model.plan import Deployment, GatewayAddress, Plan
+from tradewind.model.records import replace
+from tradewind.model.split import SplitProgram, SplitStatus
+from tradewind.model.toml import parse_toml
+
+FIRST, LAST, ENTRANCE = "aws-a-1", "aws-b-1", "site-web-entrance"
+PROXIES, ENTRANCES = {FIRST: "aws:a", LAST: "aws:b"}, {ENTRANCE: "site:web"}
+WIRES = (
+    Wire("backup", "192.0.2.1:80", "forward", "127.0.0.1:0", (FIRST, LAST), 80.0, 20.0),
+    Wire(
+        "of web",
+        "192.0.2.2:80",
+        "forward",
+        "127.0.0.1:8443",
+        (FIRST, LAST),
+        80.0,
+        20.0,
+        entrance=ENTRANCE,
+        entrance_region="site:web",
+    ),
+)
+
+
+class World:
+    """A fleet whose gateways take every program, except those that `refuse`."""
+
+    id = "f"
+
+    def __init__(self) -> None:
+        self.plan: Plan
+        self.wants({**PROXIES, **ENTRANCES})
+        self.addresses = {name: GatewayAddress(f"unix:{name}", f"{name}:443", inbound=True) for name in self.plan.names}
+        self.programs: dict[str, SplitProgram] = {}
+        self.refuse: dict[str, str] = {}
+
+    def wants(self, regions: dict[str, str]) -> None:
+        paths = [(wire.entrance, *wire.through) for wire in WIRES]
+        self.plan = fleet_plan(paths, regions, "local:here")
+
+    def deployment(self) -> Deployment:
+        return Deployment(self.plan, self.addresses)
+
+    def close(self, grace_s: float) -> None:
+        pass
+
+    def client(self, deployment: Deployment, name: str) -> Any:
+        def put_split(program: SplitProgram, timeout_s: float = 0.0) -> SplitStatus:
+            if name in self.refuse:
+                raise GatewayError(self.refuse[name])
+            self.programs[name] = program
+            listening = tuple(each.listen for each in program.listeners)
+            return SplitStatus("running", listening, 0, 0, 0, 0, 0, {}, 0, 0, (), {})
+
+        assert deployment.addresses[name]
+        return SimpleNamespace(put_split=put_split)
+
+    def path(self, entrance: str) -> tuple[str, ...]:
+        """Return the path of new connections there."""
+        (listener,) = self.programs[entrance].listeners
+        (route,) = listener.routes
+        return tuple(route.through)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(acceleration_gateways, "GatewayClient", SimpleNamespace(of=made.client))
+    return made
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def running(world: World, lines: list[str], tmp_path: Path) -> Acceleration:
+    control: Any = SimpleNamespace(store=SimpleNamespace(state_dir=str(tmp_path)), gateway="")
+    ground: Any = SimpleNamespace()
+    placed = replace(placed_flows(), wires=WIRES, regions=PROXIES)
+    made = Acceleration(control, ground, FLOWS, placed, report=lines.append)
+    fleet: Any = world
+    made._gateways = AccelerationGateways(fleet, ThreadPoolExecutor(1))
+    made._addresses = {name: f"{name}:443" for name in PROXIES}
+    made._route(strict=True)
+    assert world.path(ENTRANCE) == world.path(HOME) == (FIRST, LAST)
+    return made
+
+
+@pytest.mark.parametrize("has_hops", [True, False], ids=["its hops are planned", "its hops are not planned"])
+@pytest.mark.parametrize("gone", [FIRST, LAST, ENTRANCE])
+def test_paths_change_while_a_machine_is_replaced(
+    running: Acceleration, world: World, gone: str, has_hops: bool
+) -> None:
+    """Its former gateway has no address any more, and the next one has none yet."""
+    del world.addresses[gone]
+    if not has_hops:
+        world.wants({name: region for name, region in {**PROXIES, **ENTRANCES}.items() if name != gone})
+    world.programs.clear()
+    running._route()
+    assert running._health.unhealthy == {}
+    assert world.path(HOME) == ((FIRST, LAST) if gone == ENTRANCE else ())
+    assert (ENTRANCE in world.programs) == (gone != ENTRANCE)
+    if gone != ENTRANCE:
+        assert world.path(ENTRANCE) == ()
+
+
+def test_an_entrance_that_does_not_take_its_paths_is_reported(
+    running: Acceleration, world: World, lines: list[str]
+) -> None:
+    world.refuse[ENTRANCE] = "127.0.0.1:8443 is in use"
+    for _ in range(3):
+        running._route()
+    assert lines == [f"entrance {ENTRANCE} gets no new connections: 127.0.0.1:8443 is in use"]
+    assert running._due == "route"
+
+
+def test_a_host_that_was_left_out_at_the_start_is_named_at_a_replan() -> None:
+    """Hosts are asked when an acceleration starts: nothing is known of one that did not answer."""
+    text = FLOWS.replace('"here"', '"site:web"') + 'listen = "127.0.0.1:8443"\n'
+    flows = flows_from_document(parse_toml(text.encode(), "flows.toml"), "flows.toml")
+    ground: Any = SimpleNamespace(
+        provider={"kind": "ssh", "hosts": [{"region": "site:web"}]},
+        catalog=SimpleNamespace(machine_offers=lambda _: ()),
+    )
+    with pytest.raises(ConfigError, match="flow backup: the host in site:web was not there when"):
+        client_hosts(flows, ground, "flows.toml")
+
+
+def test_a_replan_without_flows_of_this_machine_leaves_it_where_it_is(
+    running: Acceleration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sky such a placement would put it beside any host of a flow."""
+    other = replace(running._placed, home="site:web", wires=WIRES[1:])
+    monkeypatch.setattr(acceleration_life, "place_for", lambda *_: other)
+    running._place(FLOWS)
+    assert running._next == (replace(other, home=running._placed.home), FLOWS)
+    monkeypatch.setattr(acceleration_life, "place_for", lambda *_: replace(other, wires=WIRES))
+    with pytest.raises(UsageError, match="cannot be in another region"):
+        running._place(FLOWS)
