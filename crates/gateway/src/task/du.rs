@@ -96,7 +96,7 @@ impl Du {
         let url = object_url(self.store.as_ref(), prefix);
         let (url, _) = selector.missing(&url, sums.excluded);
         let is_empty = sums.all.objects == 0 && !refused.has_unseen();
-        if is_empty && !is_only_empty(&self.store, prefix, &selector, sums.excluded) {
+        if is_empty && !is_only_empty(prefix, &selector, sums.excluded) {
             let advice = |url: &str| format!("leave out the slash at its end: tradewind du {url}");
             return Err(nothing_in(&self.store, prefix, (&selector, sums.excluded), self.policy, advice).await);
         }

@@ -97,7 +97,7 @@ pub(super) async fn ls(
     }
     lines.refused.say_links("skipped", streams);
     let is_empty = lines.printed == 0 && !lines.refused.has_unseen();
-    if is_empty && !is_only_empty(&store, prefix, &selector, lines.excluded) {
+    if is_empty && !is_only_empty(prefix, &selector, lines.excluded) {
         let advice = |url: &str| format!("leave out the slash at its end: tradewind ls {url}");
         return Err(nothing_in(&store, prefix, (&selector, lines.excluded), policy, advice).await);
     }

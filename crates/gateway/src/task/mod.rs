@@ -28,7 +28,6 @@ pub use streams::{Streams, Talk};
 use crate::failure::{exit_code, hint_for_named, object_url, outcome_of};
 use crate::lead::availability;
 use crate::lead::journal::JournalError;
-use crate::lead::local_sums::is_file;
 use crate::lead::pages::{Listing, NameSpan};
 use crate::lead::select::{BadRule, Selector};
 use crate::lead::state_dir::StateDirError;
@@ -386,10 +385,10 @@ async fn nothing_in(
     }
 }
 
-/// Returns whether a place exists although its listing has no entry: it is a whole bucket, or a directory of files. Other
-/// directories of stores exist only as the beginnings of keys.
-fn is_only_empty(store: &Arc<dyn Store>, prefix: &str, selector: &Selector, excluded: u64) -> bool {
-    excluded == 0 && selector.within().is_none() && (prefix.is_empty() || is_file(store))
+/// Returns whether a place exists although its listing has no entry: a whole bucket or directory, whose listing fails if
+/// it is missing. A prefix exists only as the beginning of keys.
+fn is_only_empty(prefix: &str, selector: &Selector, excluded: u64) -> bool {
+    prefix.is_empty() && excluded == 0 && selector.within().is_none()
 }
 
 fn no_directory(url: &str, advice: &str) -> TaskError {
