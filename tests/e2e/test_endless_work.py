@@ -20,7 +20,7 @@ CONTENT = payload("k", 12 * MIB)
 WORK_S = 2
 LIMIT = ("--store-work", f"{WORK_S}s")
 STALL_S = 4
-SINK_STALL_S = 10
+SINK_STALL_S = 6
 """Long enough for two more processes to start and to connect on a busy host."""
 SOON_S = 200.0
 """Time limit of a test, well below the minutes that each object would take by itself."""
@@ -157,7 +157,7 @@ def test_a_destination_that_returns_only_errors_does_not_delay_the_other(
     words = ["cp", "-r", str(files), "--to", str(good), "--to", place.url, *place.flags("dst")]
     done = command.run(*words, "--topology", str(topology), "--stall", f"{STALL_S}s", timeout_s=SOON_S).expect(5)
     assert len([path for path in good.rglob("*") if path.is_file()]) == 300
-    assert "returns only errors" in done.stderr
+    assert "returns only errors" in done.stderr or "returned only errors" in done.stderr
     assert place.contents() == {}
 
 
@@ -186,7 +186,7 @@ def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     """The lead learns about the errors from the sink's answers. It stops long before all objects have been tried."""
     place = OddPlace(store, command)
     store.add(Rule(Answer(503, "SlowDown"), when=during("put")))
-    done = copied_through_a_sink(command, place, tmp_path, objects=30_000, stall_s=SINK_STALL_S).expect(5)
+    done = copied_through_a_sink(command, place, tmp_path, objects=20_000, stall_s=SINK_STALL_S).expect(5)
     assert f"{place.url} has returned only errors for {SINK_STALL_S} s (--stall)" in done.stderr
 
 

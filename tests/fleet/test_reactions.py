@@ -18,7 +18,7 @@ from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
-from tradewind.fleet.provider import Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
+from tradewind.fleet.provider import FLEET_TAG, Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
@@ -384,7 +384,9 @@ def test_machines_that_answer_are_ended_even_if_one_that_never_did_cannot_be(wor
     with pytest.raises(GatewayError, match="1 of 1 machine may still run: permission"):
         world.start(ready_s=3.0)
     assert world.living() == {"sink"} and set(world.meter.living) == {"sink"}
-    world.provider.terminate([machine.id for machine in world.provider.machines({})])
+    # No others: every gateway of this host would be listed.
+    (fleet,) = {order.fleet_id for order in world.provider.ordered}
+    world.provider.terminate([machine.id for machine in world.provider.machines({FLEET_TAG: fleet})])
 
 
 def test_the_machines_of_a_fleet_whose_end_cannot_be_recorded_are_ended(
