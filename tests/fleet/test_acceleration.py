@@ -89,9 +89,9 @@ def test_flows_of_another_host_enter_there(hosts: Command, sink: Sink) -> None:
 
 def test_machines_that_call_home_and_unknown_regions_are_refused(hosts: Command, sink: Sink) -> None:
     flows = hosts.home / "flows.toml"
-    flows.write_text(FLOWS.replace('"site:b"]', '"site:c"]') % sink.address)
+    flows.write_text(FLOWS.replace('"site:b"]', '"site:d"]') % sink.address)
     refused = hosts.run("accelerate", "up", "--flows", flows, "-y")
-    assert refused.code == 2 and refused.stderr.startswith("error: the configuration has no machine in site:c\n")
+    assert refused.code == 2 and refused.stderr.startswith("error: the configuration has no machine in site:d\n")
     configuration = hosts.configuration
     configuration.write_text(configuration.read_text().replace("usd_per_hour = 1", "inbound = false"))
     flows.write_text(FLOWS % sink.address)
