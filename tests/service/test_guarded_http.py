@@ -134,7 +134,7 @@ def test_an_answer_that_nobody_reads_ends(server: uvicorn.Server) -> None:
         connection.sendall(f"GET /{LARGE} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         until(lambda: len(server.server_state.connections) == 1)
         until(lambda: not server.server_state.connections)
-        assert not server.server_state.tasks
+        until(lambda: not server.server_state.tasks)
 
 
 def test_an_address_has_few_connections(server: uvicorn.Server) -> None:
@@ -147,7 +147,9 @@ def test_an_address_has_few_connections(server: uvicorn.Server) -> None:
     assert httpx.get(f"http://127.0.0.1:{server.config.port}/").text == "x"
 
 
-def test_a_proxy_may_have_many(limits: None) -> None:
+def test_a_proxy_may_have_many(limits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Silent connections must stay until the last one is open, also on a busy host.
+    monkeypatch.setattr(guard, "HEAD_S_MAX", WAIT_S)
     for server in served(is_behind_proxy=True):
         with httpx.Client() as client:
             streams = [connect(server) for _ in range(3 * MOST)]

@@ -115,7 +115,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def write_config(command: Command, sky: Sky, ssh_config: Path, folder: Path) -> None:
     # The laptop knows its own rate, which is far below that of the hosts.
-    lines = ["[fleet]", 'home_rate = "20Mbit/s"', "[ssh]", f'config = "{ssh_config}"']
+    lines = ["[fleet]", 'home_rate = "5Mbit/s"', "[ssh]", f'config = "{ssh_config}"']
     for site in SITES:
         lines += [
             "[[ssh.hosts]]",
