@@ -191,9 +191,9 @@ def test_a_goal_chooses_the_plan(world: World, client: httpx.Client) -> None:
     sent = client.post("/v1/jobs", json={"quote": made.json()["id"]}, headers={"Idempotency-Key": "goal"}).json()
     assert sent["request"]["deadline_s"] == 3600
     until(client, sent["id"], "done")
-    for goal in ({"deadline_s": 1}, {"min_throughput_gbps": 9999}):
-        refused = client.post("/v1/quotes", json=body("x", via="auto", **goal))
-        assert refused.status_code == 409, refused.text
+    # A deadline of a second, the shortest, can be met by machines that have learned to start fast.
+    refused = client.post("/v1/quotes", json=body("x", via="auto", min_throughput_gbps=9999))
+    assert refused.status_code == 409, refused.text
     poor = client.post("/v1/quotes", json=body("poor", max_cost_usd=0.000001, deadline_s=3600, via="fleet"))
     assert poor.status_code == 409 and "more than the ceiling of $" in poor.json()["detail"], poor.text
     world.nothing_is_left(client)
