@@ -232,7 +232,7 @@ impl Hop {
         let request = coded.head.request;
         let mut sending = match self.begin(request, reply).await {
             Ok(sending) => sending,
-            Err(why) => return reply.fail_unsent(request, self.refusal(&why)),
+            Err(why) => return self.refuse_unsent(request, &why, reply),
         };
         if sending.body(seal.sealing(coded)).await.is_ok() {
             sending.finish();
@@ -248,7 +248,7 @@ impl Hop {
             Ok(begun) => begun,
             Err(why) => {
                 for request in requests {
-                    reply.fail_unsent(*request, self.refusal(&why));
+                    self.refuse_unsent(*request, &why, reply);
                 }
                 return;
             }
@@ -337,6 +337,14 @@ impl Hop {
     ) -> Result<(), ConnectionError> {
         let in_time = tokio::time::timeout(self.setup.request_max, guarded(&outgoing.closed, write));
         in_time.await.unwrap_or(Err(ConnectionError::Silent(self.setup.request_max.as_secs())))
+    }
+
+    /// Answers a request of this process that was not begun. Its twin in flight may have been sent.
+    fn refuse_unsent(&self, request: RequestId, why: &NotBegun, reply: &ReplyTo) {
+        match why {
+            NotBegun::Down(_) => reply.fail_unsent(request, self.refusal(why)),
+            NotBegun::Twice => reply.send(request, verdict_of(self.refusal(why))),
+        }
     }
 
     fn refusal(&self, why: &NotBegun) -> Failure {

@@ -142,6 +142,27 @@ async fn a_body_cut_off_goes_back_to_the_lead_and_is_not_sent_again_unbooked() {
     stop.cancel();
 }
 
+/// The first one may still arrive, so that its bytes and its write count.
+#[tokio::test]
+async fn a_request_that_comes_a_second_time_may_have_been_sent() {
+    let stop = CancellationToken::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hop = hop_to(listener.local_addr().unwrap(), &stop);
+    let _downstream = accept(&listener).await;
+    let (answers_in, mut answers) = mpsc::unbounded_channel();
+    let reply = ReplyTo::memory(answers_in);
+    hop.send(&coded(RequestId(1), 0), &seal::of_tests(), &reply).await;
+    hop.send(&coded(RequestId(1), 0), &seal::of_tests(), &reply).await;
+    hop.send_orders(&Frame::Orders(Bytes::new()), &[RequestId(1)], &reply).await;
+    for _ in 0..2 {
+        let Reply { request, verdict } = answers.recv().await.unwrap();
+        let Verdict::Failed { fault: Fault::Lost, unsent: false, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(request, RequestId(1));
+    }
+    assert_eq!(hop.in_flight(), 1);
+    stop.cancel();
+}
+
 /// Every record counts, not only those of bodies.
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_keys_are_worn_by_orders_takes_no_more_of_them() {
