@@ -62,33 +62,47 @@ impl Dispatcher {
         }
         let never_replaces = self.context.job.compare == Some(Comparison::Existing);
         let failure = if never_replaces { failure.keeping_existing() } else { failure };
+        self.objects_failed(request, &work, &failure, is_unsent, recorder, outlook).await?;
+        self.scheduler.failed(request, failure.fault, self.clock.now_ms());
+        Ok(())
+    }
+
+    /// Notes the failure of a request in each of its objects that no other request of the same work may still carry.
+    async fn objects_failed(
+        &mut self,
+        request: RequestId,
+        work: &Work,
+        failure: &Failure,
+        is_unsent: bool,
+        recorder: &mut Recorder,
+        outlook: &mut Outlook,
+    ) -> Result<(), SurveyError> {
         for object in work.objects() {
-            if self.scheduler.is_last(request, object)
-                && let Some(transfer) = self.transfers.get_mut(&object)
+            if !self.scheduler.is_last(request, object) {
+                continue;
+            }
+            let Some(transfer) = self.transfers.get_mut(&object) else { continue };
+            recorder.note_trouble(transfer.item.target, failure, self.clock.now_ms());
+            if let Work::Part { part, .. } = work
+                && failure.is_lost()
+                && transfer.unsynced.remove(part).is_some()
             {
-                recorder.note_trouble(transfer.item.target, &failure, self.clock.now_ms());
-                if let Work::Part { part, .. } = work
-                    && failure.is_lost()
-                    && transfer.unsynced.remove(&part).is_some()
-                {
-                    self.scheduler.must_carry(object, part);
-                }
-                if failure.is_unmet() && transfer.is_guess {
-                    outlook.guessed_wrong(transfer.item.target);
-                }
-                if is_unsent {
-                    transfer.failed_unsent(failure.clone());
-                } else {
-                    transfer.failed(failure.clone());
-                }
-                if matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload))
-                    && let Some(entry) = transfer.not_opened()
-                {
-                    recorder.record(entry).await?;
-                }
+                self.scheduler.must_carry(object, *part);
+            }
+            if failure.is_unmet() && transfer.is_guess {
+                outlook.guessed_wrong(transfer.item.target);
+            }
+            if is_unsent {
+                transfer.failed_unsent(failure.clone());
+            } else {
+                transfer.failed(failure.clone());
+            }
+            if matches!(failure.leaves.as_deref(), Some(Leaves::NoUpload))
+                && let Some(entry) = transfer.not_opened()
+            {
+                recorder.record(entry).await?;
             }
         }
-        self.scheduler.failed(request, failure.fault, self.clock.now_ms());
         Ok(())
     }
 
