@@ -1,4 +1,4 @@
-"""Which proxies leave with their machines, and when they are drained."""
+"""Proxies that leave with their machines, and when they are drained."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class StandInProvider:
         return found
 
     def left_after(self, seconds: float) -> list[str]:
-        """Wait until no machine is left, for so long at most; return those that are."""
+        """Wait until no machine is left, with a maximum of `seconds`; return those that are."""
         end_s = time.monotonic() + seconds
         while (left := self.machines()) and time.monotonic() < end_s:
             time.sleep(LOOK_S)

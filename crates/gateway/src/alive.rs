@@ -1,4 +1,4 @@
-//! Whether a gateway still works, for a supervisor that can only run programs: Kubernetes in an image without a shell.
+//! Signs of life of a gateway, for a supervisor that can only run programs: Kubernetes in an image without a shell.
 //!
 //! `serve --alive-dir DIR` writes the machine's uptime to a file again and again, from the runtime that does all work.
 //! `alive DIR`, another process of the same program, fails if the file is old. So a gateway that is stopped, or whose

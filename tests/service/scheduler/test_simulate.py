@@ -168,7 +168,7 @@ def over_relays(job: ServiceJob) -> Sequence[Binding]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_link_is_exceeded_on_routes_with_relays(seed: int) -> None:
-    """What runs is counted here from the decisions alone, and each byte of a job may take any of its routes."""
+    """The test counts running jobs from the decisions alone. Each byte of a job may take any of its routes."""
     chance = random.Random(seed)
     simulator = Simulator(over_relays, failures=0.1, seed=seed)
     limits: dict[str, ResourceLimit] = {}

@@ -11,14 +11,14 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tradewind_wire::frame::{Frame, Header, HopEnd, Kind, Reply, Verdict};
 use tradewind_wire::{Fault, RequestId};
 
-/// What the relay does so that its source believes that the kept request failed.
+/// Tricks of the relay by which its source believes that the kept request failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Claim {
     /// The sink gets a broken body below the same head, and says so.
     BrokenBody,
     /// The source gets an answer that does not open.
     BrokenAnswer,
-    /// The source is told this.
+    /// The relay reports this fault to the source.
     Failed(Fault),
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Dialect {
     pub(crate) batch_delete: bool,
     /// Whether `UploadPartCopy` exists.
     pub(crate) part_copy: bool,
-    /// Whether a copy that the store refuses as too long (413) can be made by `rewriteTo`.
+    /// True if `rewriteTo` can make a copy that the store refuses as too long (413).
     pub(crate) rewrites: bool,
     pub(crate) tagging: Option<&'static str>,
     /// Header that says whether a copy keeps the tags of its source (the default) or gets those of the request.
