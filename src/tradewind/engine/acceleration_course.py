@@ -319,14 +319,11 @@ class Course:
         self._blocked_s.pop(name, None)
         if done.error is not None:
             return [Say(f"{kind_of(name)} {name} was not replaced: {done.error}")]
+        line = f"{kind_of(name)} {name} has a new {'gateway' if is_entrance(name) else 'machine'}"
         deaths, _ = self._deaths.get(name, (0, 0.0))
-        often = (
-            ""
-            if deaths < 2
-            else f"; if it ends, too, the next one starts after {_pause_s(deaths):.0f} s at the earliest"
-        )
-        new = "gateway" if is_entrance(name) else "machine"
-        return [Rewire(name), Say(f"{kind_of(name)} {name} has a new {new}{often}")]
+        if deaths > 1:
+            line += f"; if it ends, too, the next one starts after {_pause_s(deaths):.0f} s at the earliest"
+        return [Rewire(name), Say(line)]
 
     def _answer(self, error: str | None) -> list[Action]:
         self.step = "steady"
