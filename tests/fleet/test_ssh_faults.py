@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from tradewind.fleet.owner import here
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Quota, Refusal
 from tradewind.fleet.providers import make_provider, ssh
 from tradewind.fleet.ssh import connection
+from tradewind.fleet.ssh.bounded import run_bounded
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 
@@ -248,6 +249,27 @@ def test_a_gateway_that_does_not_stop_is_killed(stage: Stage) -> None:
     assert ended.refusal is None
     assert list(stage.on_host.glob("machines/*")) == []
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(("unpacker", "most"), [("gzip", 0.6), ("no-such-gzip", 1.0)])
+def test_a_program_is_copied_compressed_if_the_host_can_unpack_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, unpacker: str, most: float
+) -> None:
+    """It is the same program either way."""
+    sent: list[int] = []
+
+    def counted(words: Sequence[str], given: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+        code, out, errors = run_bounded(words, given, timeout_s)
+        sent.append(len(given) if code == 0 else 0)
+        return code, out, errors
+
+    monkeypatch.setattr(connection, "run_bounded", counted)
+    monkeypatch.setattr(connection, "UNPACKER", unpacker)
+    assert launch(stage.provider()).machine is not None
+    program = Path(find_gateway()).read_bytes()
+    (copied,) = (stage.on_host / "programs").iterdir()
+    assert copied.read_bytes() == program
+    assert most - 0.5 < max(sent) / len(program) <= most
 
 
 def test_a_host_with_another_processor_gets_the_static_program_for_it(

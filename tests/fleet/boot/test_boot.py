@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -182,6 +183,17 @@ def test_a_machine_that_does_not_get_its_program_ends(stage: Stage, tmp_path: Pa
     machine = stage.boot(replace(stage.source, url=stage.source.url + "-missing"), boot_s=2, late_s=0, look_s=1)
     wait_until(machine.ended.is_set)
     assert "the lease has expired" in machine.console
+
+
+def test_a_compressed_program_is_unpacked(stage: Stage, tmp_path: Path) -> None:
+    """Its hash is that of the program itself, so it can be uploaded in either form."""
+    served = tmp_path / "programs" / "tradewind-gateway"
+    program = served.read_bytes()
+    served.unlink()  # It may be a link to the program that all tests use.
+    served.write_bytes(gzip.compress(program, 1))
+    machine = stage.boot()
+    wait_until(stage.answers)
+    assert [path.name for path in machine.path("/run/tradewind").glob("gateway*")] == ["gateway"]
 
 
 def test_a_program_that_has_moved_is_downloaded_from_there(stage: Stage, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # Turns a rented machine into a gateway. A machine runs this text as root when it boots, after the settings that
 # `user_data.py` writes before it:
-#   programs      one line for each processor: name of `uname -m`, SHA-256, URL
+#   programs      one line for each processor: name of `uname -m`, SHA-256 of the program, URL of the program as it is or
+#                 compressed by gzip
 #   join          the document with which the gateway joins its fleet
 #   lease_s       seconds that the machine runs unless its owner renews the lease
 #   boot_s        seconds within which the gateway must run
@@ -60,6 +61,10 @@ download() { # URL FILE
   fi
 }
 
+unpack() { # FILE
+  if gzip -dc < "$1" > "$1.unpacked" 2> /dev/null; then mv "$1.unpacked" "$1"; else rm -f "$1.unpacked"; fi
+}
+
 get_program() {
   processor=$(uname -m)
   line=$(printf '%s\n' "$programs" | grep "^$processor ") || end_machine "there is no gateway program for $processor"
@@ -67,6 +72,7 @@ get_program() {
   try=0
   while :; do
     if said=$(download "$url" "$folder/gateway" 2>&1); then
+      unpack "$folder/gateway"
       printf '%s  %s\n' "$sha256" "$folder/gateway" | sha256sum -c > /dev/null 2>&1 && break
       end_machine "the program at $url is not the one with SHA-256 $sha256"
     fi

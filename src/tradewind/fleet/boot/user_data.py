@@ -31,7 +31,8 @@ LOOK_S = 5
 class ProgramSource:
     """Where a machine downloads the gateway program, and the program's SHA-256, for one processor.
 
-    `processor` is the name that `uname -m` prints: `x86_64` or `aarch64`. The URL may have the placeholder `{region}`.
+    The URL has the program as it is, or compressed by gzip; the SHA-256 is that of the program itself. The URL may have
+    the placeholder `{region}`. `processor` is the name that `uname -m` prints: `x86_64` or `aarch64`.
     """
 
     processor: str

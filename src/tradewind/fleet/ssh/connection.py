@@ -6,6 +6,7 @@ it runs on the host reads our pipe. If it breaks, the next call opens another on
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import select
@@ -17,6 +18,7 @@ import time
 import weakref
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -44,6 +46,11 @@ LINE_BYTES_MAX = 1000
 PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
 SSH_FAILED = 255
+#: What hosts unpack a program with, and the exit code of those that do not have it.
+UNPACKER = "gzip"
+NO_UNPACKER = 6
+#: Level of the compression of a program: higher ones take several times as long for a tenth less.
+GZIP_LEVEL = 1
 
 #: Settings of the user's configuration that are for logins by hand. A host that only runs gateways gets no use of the
 #: user's agent or display, ports may be in use, and commands need neither a terminal nor another command.
@@ -55,6 +62,8 @@ _OVERRIDES = (
     "RemoteCommand=none",
     "RequestTTY=no",
 )
+#: Held while a program is compressed, so that it is done once for many hosts.
+_COMPRESSING = threading.Lock()
 _HELLO = b"tradewind\n"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
@@ -131,21 +140,32 @@ class Connection:
         return code, out, said
 
     def copy_program(self, path: str, digest: str, timeout_s: float) -> None:
-        """Copy the gateway program to the host, unless it arrives damaged or does not fit there."""
-        folder = f"{self._base}/programs"
-        steps = (
-            f"umask 077; mkdir -p {folder} && cd {folder} || exit 3; t=.{digest}.$$; "
-            'trap "rm -f $t" EXIT; cat > "$t" || exit 4; '
-            's=$( (sha256sum || shasum -a 256) < "$t" 2>/dev/null | cut -d" " -f1); '
-            f'[ "$s" = {digest} ] || exit 5; chmod 700 "$t" && mv "$t" {digest} || exit 3'
-        )
-        with open(path, "rb") as file:
-            content = file.read()
-        code, _, said = self.run(f"sh -c {shlex.quote(steps)}", content, timeout_s)
+        """Copy the gateway program to the host, compressed if the host can unpack it.
+
+        Nothing is left there if it arrives damaged or does not fit.
+        """
+        with _COMPRESSING:
+            compressed = _compressed(path, digest)
+        unpack = f"command -v {UNPACKER} > /dev/null || exit {NO_UNPACKER}; {UNPACKER} -dc"
+        code, said = self._store_program(unpack, compressed, digest, timeout_s)
+        if code == NO_UNPACKER:
+            code, said = self._store_program("cat", gzip.decompress(compressed), digest, timeout_s)
         if code != 0:
             why = "the program arrived damaged" if code == 5 else last_line(said) or f"exit code {code}"
             kind: RefusalKind = "capacity" if "No space left" in said or "quota exceeded" in said else "bad request"
             raise CallRefused(Refusal(kind, f"{self.host.name}: the gateway program cannot be copied: {why}"))
+
+    def _store_program(self, receive: str, given: bytes, digest: str, timeout_s: float) -> tuple[int, str]:
+        """Store what a command of the host makes of `given`; return the exit code and standard error."""
+        folder = f"{self._base}/programs"
+        steps = (
+            f"umask 077; mkdir -p {folder} && cd {folder} || exit 3; t=.{digest}.$$; "
+            f'trap "rm -f $t" EXIT; {receive} > "$t" || exit 4; '
+            's=$( (sha256sum || shasum -a 256) < "$t" 2>/dev/null | cut -d" " -f1); '
+            f'[ "$s" = {digest} ] || exit 5; chmod 700 "$t" && mv "$t" {digest} || exit 3'
+        )
+        code, _, said = self.run(f"sh -c {shlex.quote(steps)}", given, timeout_s)
+        return code, said
 
     def forward(self, remote: str, local: str | None = None) -> str:
         """Lead connections at a local address to `remote` on the host; return the local address.
@@ -310,6 +330,12 @@ def refusal_of(host: str, said: str) -> Refusal:
 def last_line(text: str) -> str:
     """Return the last line that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+@lru_cache(maxsize=2)
+def _compressed(path: str, digest: str) -> bytes:
+    """Return a program, compressed. The digest is that of the program, so a changed one is read again."""
+    return gzip.compress(Path(path).read_bytes(), GZIP_LEVEL)
 
 
 def _brief(error: Exception) -> str:
