@@ -12,14 +12,16 @@ import pytest
 from tests.engine.test_acceleration_ends import FLOWS, placed_flows
 from tradewind.acceleration.wiring import HOME, Wire, fleet_plan
 from tradewind.engine import acceleration_gateways, acceleration_life
+from tradewind.engine.acceleration_flows import _group
 from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import client_hosts
+from tradewind.engine.accelerations import TakenOver
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.flows import flows_from_document
 from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.records import replace
-from tradewind.model.split import SplitProgram, SplitStatus
+from tradewind.model.split import SplitProgram, SplitStatus, SplitTraffic
 from tradewind.model.toml import parse_toml
 
 FIRST, LAST, ENTRANCE = "aws-a-1", "aws-b-1", "site-web-entrance"
@@ -157,3 +159,50 @@ def test_a_replan_without_flows_of_this_machine_leaves_it_where_it_is(
     monkeypatch.setattr(acceleration_life, "place_for", lambda *_: replace(other, wires=WIRES))
     with pytest.raises(UsageError, match="cannot be in another region"):
         running._place(FLOWS)
+
+
+def test_the_bytes_of_a_flow_do_not_fall_when_its_entrance_or_proxy_is_replaced(
+    running: Acceleration, world: World
+) -> None:
+    def carried() -> tuple[tuple[int, int], tuple[int, int]]:
+        state = running.state()
+        flow, proxy = state.flows[1], state.proxies[0]
+        return (flow.bytes_down, flow.connections), (proxy.bytes_down, proxy.refused)
+
+    def see(name: str, sent_bytes: int) -> None:
+        running._see(name, status_of(world, sent_bytes))
+        running._count_flows()
+
+    for name in (ENTRANCE, FIRST):
+        see(name, 100)
+    assert carried() == ((100, 1), (100, 2))
+    for name in (ENTRANCE, FIRST):
+        running._renew(name)
+    running._count_flows()
+    assert carried() == ((100, 1), (100, 2)), "while it is replaced"
+    for name in (ENTRANCE, FIRST):
+        see(name, 150)
+    assert carried() == ((250, 2), (250, 4))
+    assert running._meter.ledger.runs[0].route_bytes[FIRST] == 250
+    assert running._counts._comparisons[_group(WIRES[1])].proxied.busy_bytes == 250
+
+
+def test_a_resumed_acceleration_counts_on(running: Acceleration, world: World, tmp_path: Path) -> None:
+    for name in (ENTRANCE, FIRST):
+        running._see(name, status_of(world, 100))
+    running._count_flows()
+    former = TakenOver(running.state(), FLOWS, running._lock, 0)
+    again = Acceleration(running._control, running._ground, FLOWS, running._placed, former=former, report=print)
+    assert again.state().flows[1].bytes_down == 100
+    assert again.state().proxies[0].bytes_down == 100
+    for name in (ENTRANCE, FIRST):
+        again._see(name, status_of(world, 7))
+    again._count_flows()
+    assert again.state().flows[1].bytes_down == again.state().proxies[0].bytes_down == 107
+
+
+def status_of(world: World, sent_bytes: int) -> SplitStatus:
+    """Return the status of a gateway after one flow of the other host, and two refused connections."""
+    (listener,) = world.programs[ENTRANCE].listeners
+    traffic = SplitTraffic((FIRST, LAST), 1, 0, sent_bytes, WIRES[1].target, listener.name)
+    return SplitStatus("running", (), 0, 1, 0, 0, 0, {"busy": 2}, 0, sent_bytes, (traffic,), {})
