@@ -148,6 +148,45 @@ def test_a_host_that_was_left_out_at_the_start_is_named_at_a_replan() -> None:
         client_hosts(flows, ground, "flows.toml")
 
 
+@pytest.mark.parametrize(
+    ("listen", "kinds", "words"),
+    [
+        ("127.0.0.1:8443", ("kubernetes",), "is no Service, and programs of a cluster reach no other address"),
+        ("backup:8443", ("ssh",), "listen 'backup:8443' has no IP address"),
+        ("backup:8443", ("kubernetes", "ssh"), "where the configuration has 1 host and 1 cluster"),
+        ("backup:8443", ("kubernetes", "kubernetes"), "where the configuration has 2 clusters"),
+    ],
+)
+def test_flows_enter_at_a_service_of_their_only_cluster(listen: str, kinds: tuple[str, ...], words: str) -> None:
+    text = FLOWS.replace('"here"', '"site:web"') + f'listen = "{listen}"\nclients = ["10.0.0.0/8"]\n'
+    flows = flows_from_document(parse_toml(text.encode(), "flows.toml"), "flows.toml")
+    web = [{"region": "site:web"}]
+    members = [{"provider": {"kind": kind, "hosts" if kind == "ssh" else "clusters": web}} for kind in kinds]
+    offers = SimpleNamespace(machine_offers=lambda _: (object(),))
+    ground: Any = SimpleNamespace(provider={"kind": "mixed", "members": members}, catalog=offers)
+    with pytest.raises(ConfigError, match=words):
+        client_hosts(flows, ground, "flows.toml")
+
+
+def test_services_are_made_once_for_each_machine_and_keep_their_ports(world: World) -> None:
+    made: list[Any] = []
+    fleet: Any = SimpleNamespace(machine_id=lambda _: world.id, expose=lambda *words: made.append(words))
+    gateways = AccelerationGateways(fleet, ThreadPoolExecutor(1))
+
+    def at(*listens: str) -> list[Wire]:
+        return [replace(WIRES[1], listen=listen) for listen in listens]
+
+    gateways._expose(ENTRANCE, at("backup:443"))
+    gateways._expose(ENTRANCE, at("backup:443", "other:8443"))
+    gateways._expose(ENTRANCE, at("other:8443"))
+    assert made == [(ENTRANCE, {"backup": {443: 20443}}), (ENTRANCE, {"other": {8443: 8443}})]
+    with pytest.raises(GatewayError, match="the ports of the Service backup cannot change"):
+        gateways._expose(ENTRANCE, at("backup:444"))
+    world.id = "another machine"
+    gateways._expose(ENTRANCE, at("backup:444"))
+    assert made[2:] == [(ENTRANCE, {"backup": {444: 20444}})]
+
+
 def test_a_replan_without_flows_of_this_machine_leaves_it_where_it_is(
     running: Acceleration, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, cut_off, paths_now, unreached
+from tradewind.acceleration.services import service_port_of
 from tradewind.acceleration.transparent import TransparentWay
 from tradewind.acceleration.wiring import (
     HOME,
@@ -272,7 +273,9 @@ class Acceleration:
             self._enters_at_home = True
         bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
-        self._listening |= {wire.name: bound[listener_key(wire)] for wire in mine}
+        self._listening |= {
+            wire.name: wire.listen if service_port_of(wire.listen) else bound[listener_key(wire)] for wire in mine
+        }
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
