@@ -78,7 +78,10 @@ def test_flows_go_through_a_pod_of_each_cluster(clusters: Command, lab: Lab) -> 
         sink.close()
 
 
-def test_flows_of_a_cluster_enter_at_its_service(clusters: Command, stage: Stage, lab: Lab) -> None:
+@pytest.mark.parametrize("network", ["service", "out"])
+def test_flows_of_a_cluster_enter_at_its_service(clusters: Command, stage: Stage, lab: Lab, network: str) -> None:
+    before, relay, after = clusters.configuration.read_text().rpartition('network = "service"')
+    clusters.configuration.write_text(before + relay.replace("service", network) + after)
     sink = Sink(lab.address)
 
     def send_there() -> None:
