@@ -98,6 +98,11 @@ class Lab:
         name = f"node/{region}-n{number}"
         self.kubectl(region, "wait", "--for=condition=Ready", name, f"--timeout={ANSWER_S:.0f}s")
 
+    def in_network_of(self, region: str, number: int = 0) -> list[str]:
+        """Return the words before a command that is to run in the network of a node, where Services are reached."""
+        pid = _pid_in(self._init, int((self._node_folder(region, number) / node.PID).read_text()))
+        return ["nsenter", f"--net=/proc/{pid}/ns/net"]
+
     def _node_folder(self, region: str, number: int) -> Path:
         return self.folder / region / f"{region}-n{number}"
 

@@ -17,6 +17,7 @@ from tradewind.acceleration.health import (
     paths_now,
     unreached,
 )
+from tradewind.acceleration.services import service_ports
 from tradewind.acceleration.wiring import (
     HOME,
     Wire,
@@ -68,6 +69,9 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
         ({"source": "site:x"}, "needs an address at which its programs connect there"),
         ({"source": "site:x", "way_in": "run"}, "only for programs of this machine"),
         ({"source": "site:x", "listen": "0.0.0.0:80"}, "anybody could use it"),
+        ({"source": "site:x", "listen": "backup:8443"}, "everybody in the cluster could use the Service"),
+        ({"source": "site:x", "listen": "Backup:8443", "clients": ["10.0.0.0/8"]}, "has no IP address"),
+        ({"listen": "backup:8443", "clients": ["10.0.0.0/8"]}, "has no IP address"),
         ({"way_in": "transparent", "listen": "127.0.0.1:80"}, "has no listener to configure"),
         ({"way_in": "run", "clients": ["10.0.0.0/8"]}, "has no listener to configure"),
         ({"listen": "0.0.0.0:80"}, "anybody could use it"),
@@ -189,6 +193,28 @@ def test_flows_of_another_host_enter_at_a_gateway_there() -> None:
     assert [listener.listen for listener in program.listeners] == ["127.0.0.1:9", "127.0.0.1:10"]
     assert program.allow == ("10.0.0.9:80", "10.0.0.9:81") and program.probes == ("aws-a-1", "aws-b-1")
     assert entrance_program(HOME, wires, paths, addresses, 1.0).allow == ("10.0.0.9:80",)
+
+
+def test_flows_of_a_cluster_enter_at_a_service() -> None:
+    flow = {**FLOW, "source": "site:x", "clients": ["10.0.0.0/8"]}
+    (low,) = placed({**flow, "listen": "backup:443"})
+    program = entrance_program("site-x-entrance", [low], {"up": ()}, {}, 10.0)
+    assert (low.listen, program.listeners[0].listen) == ("backup:443", "0.0.0.0:20443")
+    assert service_ports(["backup:443", "backup:8443", "other:80", "127.0.0.1:8080"]) == {
+        "backup": {443: 20443, 8443: 8443},
+        "other": {80: 20080},
+    }
+
+
+def test_two_listeners_of_a_host_have_two_addresses() -> None:
+    both = {**FLOW, "listen": "127.0.0.1:8443"}, {**FLOW, "name": "b", "destination": "b:1", "listen": "127.0.0.1:8443"}
+    with pytest.raises(ConfigError, match=r"flows up and b cannot both listen at 127\.0\.0\.1:8443"):
+        placed(*both)
+    shared = ({**flow, "way_in": "socks5"} for flow in both)
+    assert len(placed(*shared)) == 2
+    flow = {**FLOW, "source": "site:x", "clients": ["10.0.0.0/8"], "listen": "backup:8443"}
+    with pytest.raises(ConfigError, match="cannot both listen at other:8443"):
+        placed(flow, {**flow, "name": "b", "listen": "other:8443"})
 
 
 def test_a_proxy_serves_each_caller_only_for_its_own_flows() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +23,13 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("tomllib")
 
 BODY = os.urandom(2_000_000)
+#: The flow of a cluster, whose programs connect to its Service.
+OF_CLUSTER = (
+    FLOWS.replace('source = "here"', 'source = "site:relay"')
+    + 'listen = "backup:443"\nclients = ["172.29.0.0/16", "10.0.0.0/8"]\n'
+)
+#: Sends standard input to a host and port.
+SEND = "import socket, sys; socket.create_connection(tuple(sys.argv[1:]), 10).sendall(sys.stdin.buffer.read())"
 
 
 @pytest.fixture
@@ -48,7 +59,7 @@ def clusters(stage: Stage, tmp_path: Path) -> Iterator[Command]:
     command.configure(*lines)
     yield command
     command.run("accelerate", "down", "--drain", "0s")
-    for region in ("r1", "r2"):
+    for region in ("r1", "r2", "r3"):
         wait_until(lambda region=region: stage.objects(region) == [])  # type: ignore[misc]
     command.wait_until_alone()
 
@@ -65,6 +76,55 @@ def test_flows_go_through_a_pod_of_each_cluster(clusters: Command, lab: Lab) -> 
         assert [proxy["bytes_up"] for proxy in ended["proxies"]] == [len(BODY)] * 2
     finally:
         sink.close()
+
+
+@pytest.mark.parametrize("network", ["service", "out"])
+def test_flows_of_a_cluster_enter_at_its_service(clusters: Command, stage: Stage, lab: Lab, network: str) -> None:
+    before, relay, after = clusters.configuration.read_text().rpartition('network = "service"')
+    clusters.configuration.write_text(before + relay.replace("service", network) + after)
+    sink = Sink(lab.address)
+
+    def send_there() -> None:
+        address = stage.kubectl("get", "service", "backup", "-o", "jsonpath={.spec.clusterIP}", region="r3")
+        words = [*lab.in_network_of("r3"), sys.executable, "-c", SEND, address, "443"]
+        # The nodes learn of a new Service, and of its pod, a moment later.
+        wait_until(lambda: subprocess.run(words, input=BODY, check=False, timeout=30).returncode == 0)
+
+    def flow() -> dict[str, Any]:
+        (state,) = clusters.run("accelerate", "status", "--json").expect(0).events
+        (found,) = state["flows"]
+        return dict(found)
+
+    try:
+        state, _ = up(clusters, OF_CLUSTER % sink.address, "-y")
+        assert (flow()["listen"], flow()["region"]) == ("backup:443", "site:relay")
+        assert {proxy["region"] for proxy in state["proxies"]} == {"site:a", "site:b"}
+        send_there()
+        wait_until(lambda: sink.received == BODY)
+        wait_until(lambda: flow()["bytes_up"] == len(BODY))
+
+        pod = stage.kubectl("get", "pods", "-o", "name", region="r3").strip()
+        stage.kubectl("delete", pod, "--grace-period=1", region="r3")
+        wait_until(lambda: "reason" in flow())
+        wait_until(lambda: "reason" not in flow())
+        send_there()
+        wait_until(lambda: sink.received == BODY * 2)
+        ended = clusters.run("accelerate", "down", "--json").expect(0).events[0]
+        assert ended["flows"][0]["bytes_up"] == 2 * len(BODY)
+        wait_until(lambda: stage.kubectl("get", "services,jobs,pods", "-o", "name", region="r3") == "")
+    finally:
+        sink.close()
+
+
+def test_a_service_of_somebody_else_is_left_alone(clusters: Command, stage: Stage, lab: Lab) -> None:
+    theirs = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "backup"}, "spec": {"ports": [{"port": 443}]}}
+    stage.kubectl("apply", "-f", "-", given=json.dumps(theirs), region="r3")
+    (clusters.home / "flows.toml").write_text(OF_CLUSTER % f"{lab.address}:9")
+    refused = clusters.run("accelerate", "up", "--flows", clusters.home / "flows.toml", "--detach", "-y")
+    assert refused.code != 0
+    assert f"namespace {stage.namespace} has a Service backup that is not Tradewind's" in refused.stderr
+    assert stage.kubectl("get", "services,jobs,pods", "-o", "name", region="r3").split() == ["service/backup"]
+    assert stage.objects("r1") == stage.objects("r2") == []
 
 
 def test_the_proxy_of_a_deleted_pod_is_replaced(clusters: Command, stage: Stage, lab: Lab) -> None:

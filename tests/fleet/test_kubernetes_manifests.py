@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tradewind.fleet.kubernetes.machines import Found
-from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
+from tradewind.fleet.kubernetes.objects import job, job_name, named_service, secret, service
 from tradewind.fleet.kubernetes.policy import policy
 from tradewind.fleet.provider import LaunchOrder, Lease
 from tradewind.model.kubernetes import KubeCluster, Toleration
@@ -37,6 +37,13 @@ def test_the_join_document_is_only_in_the_secret_which_the_job_owns() -> None:
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", job_name(order()), "uid")
     assert "the document" not in str(job(order(), CLUSTER, {}))
+
+
+def test_a_named_service_is_no_machine_and_ends_with_its_job() -> None:
+    made = named_service("tradewind-1", CLUSTER, "uid", "backup", {443: 20443})
+    assert made["metadata"]["name"] == "backup" and made["metadata"]["ownerReferences"][0]["uid"] == "uid"
+    assert "tradewind-fleet" not in made["metadata"]["labels"]
+    assert made["spec"]["ports"] == [{"name": "port-443", "port": 443, "targetPort": 20443}]
 
 
 def test_only_pods_of_the_network_host_use_ports_of_their_node() -> None:

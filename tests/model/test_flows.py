@@ -96,6 +96,10 @@ def test_a_file_is_read_with_its_amounts(tmp_path: Path) -> None:
         (document(flow(source="aws:eu-west-1", source_region="aws:eu-west-1")), "source is a region already"),
         (document(flow(destination="a.example:1")), "source and destination are both 'a.example:1'"),
         (document(flow(listen="127.0.0.1")), "listen must be HOST:PORT"),
+        (
+            document(flow(listen="127.0.0.1:0")),
+            "flow 1 (f): listen: '127.0.0.1:0' has no port from 1 to 65535",
+        ),
     ],
 )
 def test_an_error_names_file_table_and_key(table: dict[str, Any], words: str) -> None:

@@ -106,6 +106,8 @@ def test_two_hosts_share_the_proxies_of_one_up(command: Command, entrance: str) 
             assert download(world, "client-1", here["listen"]) == BODY
             until(world, lambda now: "reason" not in flow_of(now, "office"))
             assert download(world, "office-1", office["listen"]) == BODY
+            # The bytes before the replacement count, too.
+            until(world, lambda now: flow_of(now, "office").get("bytes_down", 0) > 2 * len(BODY))
 
             # Without the office's flow, its gateway ends, and the other host's flow stays.
             (world.home / "one.toml").write_text(SMALL)

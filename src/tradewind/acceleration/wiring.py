@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from tradewind.acceleration.services import listening_at, service_port_of
 from tradewind.errors import ConfigError
 from tradewind.model.flows import FlowEnd, WantedFlow, WayIn
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
@@ -118,7 +119,20 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
                 f"{place}: more than {LISTENERS_MAX} listeners of one host",
                 hint='flows with way_in = "socks5" share one',
             )
+        _require_own_addresses([wire for wire in wires if wire.entrance == entrance], place)
     return wires
+
+
+def _require_own_addresses(wires: Sequence[Wire], place: str) -> None:
+    """Raise ConfigError if two listeners of a host have one address. `wires` are those of the host."""
+    first: dict[str, Wire] = {}
+    for wire in wires:
+        other = first.setdefault(listening_at(wire.listen), wire)
+        if listener_key(other) != listener_key(wire) and wire.listen != LISTEN:
+            raise ConfigError(
+                f"{place}: flows {other.name} and {wire.name} cannot both listen at {wire.listen}",
+                hint="give each an address or port of its own, or both the same way_in, clients and tokens",
+            )
 
 
 def entrances_of(wires: Iterable[Wire]) -> tuple[str, ...]:
@@ -256,17 +270,30 @@ def _listen(flow: WantedFlow, place: str) -> str:
             f"{place}: way_in {flow.way_in!r} does not support tokens",
             hint=f"use {' or '.join(TOKEN_WAYS)}, or clients",
         )
-    try:
-        address = ipaddress.ip_address(listen.rpartition(":")[0].strip("[]"))
-    except ValueError:
-        raise ConfigError(f"{place}: listen {listen!r} has no IP address", hint="for example 127.0.0.1:8443") from None
-    if address.is_loopback or (flow.tokens if needs_tokens else flow.clients):
+    if _is_loopback(listen, is_here, place) or (flow.tokens if needs_tokens else flow.clients):
         return listen
     key = "tokens" if needs_tokens else "clients"
+    if service_port_of(listen) is not None:
+        raise ConfigError(
+            f"{place}: everybody in the cluster could use the Service at {listen!r}", hint=f"add `{key}` to the flow"
+        )
     raise ConfigError(
         f"{place}: listen {listen!r} is not an address of loopback, so anybody could use it",
         hint=f"add `{key}` to the flow, or listen at 127.0.0.1",
     )
+
+
+def _is_loopback(listen: str, is_here: bool, place: str) -> bool:
+    """Return whether nobody but the users of a host reaches an address. Raises ConfigError if it is none.
+
+    Names are those of Services in a cluster.
+    """
+    if not is_here and service_port_of(listen) is not None:
+        return False
+    try:
+        return ipaddress.ip_address(listen.rpartition(":")[0].strip("[]")).is_loopback
+    except ValueError:
+        raise ConfigError(f"{place}: listen {listen!r} has no IP address", hint="for example 127.0.0.1:8443") from None
 
 
 def proxy_name(region: str, instance: int) -> str:
@@ -373,7 +400,7 @@ def entrance_program(
         routes.setdefault(listener_key(wire), {})[wire.target] = paths[wire.name]
     listeners = tuple(
         SplitListener(
-            key.listen,
+            listening_at(key.listen),
             key.way,
             key.target,
             key.port,

@@ -7,33 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from tradewind.acceleration.restarting_counts import RestartingCounts
 from tradewind.engine.ledger import JobLedger
 from tradewind.fleet.settings import LEASE_S
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
-from tradewind.model.records import dataclass, replace
+from tradewind.model.records import replace
 from tradewind.model.units import BYTES_PER_GB
 
 __all__ = ["AccelerationMeter"]
 
 #: Interval at which the supervisor records the ledger, at most.
 SAVE_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """Bytes of one proxy: of former machines, and of the present one."""
-
-    before_bytes: int = 0
-    now_bytes: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.before_bytes + self.now_bytes
-
-    def seen(self, count_bytes: int) -> _Sent:
-        """Return the count after a look at the present machine. A new machine counts from zero."""
-        before_bytes = self.total_bytes if count_bytes < self.now_bytes else self.before_bytes
-        return _Sent(before_bytes, count_bytes)
 
 
 class AccelerationMeter:
@@ -62,7 +46,10 @@ class AccelerationMeter:
         self._book = JobLedger(book, None, clock=clock)
         self._egress, self.usd_max, self._clock, self._lease_s = dict(egress_usd_per_gb), usd_max, clock, lease_s
         self._edges = {name: edges[0] for name, edges in counted.prices.routes.items()}
-        self._sent = {name: _Sent(sent) for run in counted.runs for name, sent in run.route_bytes.items()}
+        #: Bytes that each proxy has sent.
+        self._sent = {
+            name: RestartingCounts.since(sent) for run in counted.runs for name, sent in run.route_bytes.items()
+        }
         self._usd_per_s = 0.0
         self._counted_s, self._counted_usd = clock(), self._egress_usd()
         self._lock = threading.Lock()
@@ -103,14 +90,14 @@ class AccelerationMeter:
             if name not in self._edges or self._edges[name].usd_per_gb < usd_per_gb:
                 source = f"highest price of egress of {region}"
                 self._edges[name] = EdgePrice(f"{name} in {region}", usd_per_gb, source)
-            self._sent[name] = self._sent.get(name, _Sent()).seen(count_bytes)
+            self._sent[name] = self._sent.get(name, RestartingCounts.since(0)).seen((count_bytes,))
             return self._usd_of(name)
 
     def renewed(self, name: str) -> None:
         """Record that a proxy has a new machine, which counts from zero, perhaps past the last count."""
         with self._lock:
             if name in self._sent:
-                self._sent[name] = _Sent(self._sent[name].total_bytes)
+                self._sent[name] = self._sent[name].renewed()
 
     def proxy_usd(self, name: str) -> float:
         """Return the egress of a proxy so far [USD]."""
@@ -130,7 +117,7 @@ class AccelerationMeter:
         ledger = self._book.ledger
         with self._lock:
             routes = {name: (edge,) for name, edge in self._edges.items()}
-            sent_bytes = {name: sent.total_bytes for name, sent in self._sent.items()}
+            sent_bytes = {name: sum(sent.totals) for name, sent in self._sent.items()}
             run = RunCount(1, self._egress_usd(), route_bytes=sent_bytes)
         return replace(
             ledger, prices=replace(ledger.prices, routes=routes), runs=(run,), alive_s_max=self._lease_s + SAVE_S
@@ -178,4 +165,4 @@ class AccelerationMeter:
         return math.fsum(self._usd_of(name) for name in self._sent)
 
     def _usd_of(self, name: str) -> float:
-        return self._sent[name].total_bytes / BYTES_PER_GB * self._edges[name].usd_per_gb
+        return sum(self._sent[name].totals) / BYTES_PER_GB * self._edges[name].usd_per_gb

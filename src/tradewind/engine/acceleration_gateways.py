@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from tradewind.acceleration.services import service_ports
 from tradewind.acceleration.wiring import HOME, Wire, entrance_program, proxy_program
 from tradewind.engine.acceleration_course import DRAIN_S
 from tradewind.errors import GatewayError, GatewayLost, TradewindError
@@ -29,6 +30,8 @@ class AccelerationGateways:
 
     def __init__(self, fleet: Fleet, pool: Executor) -> None:
         self.fleet, self._pool = fleet, pool
+        #: Services that lead to each entrance: its machine, and their ports.
+        self._services: dict[str, tuple[str, dict[str, dict[int, int]]]] = {}
 
     @property
     def there(self) -> Collection[str]:
@@ -67,9 +70,30 @@ class AccelerationGateways:
         flows: FlowsFile,
     ) -> SplitStatus:
         """Give an entrance the paths of new connections; return its status. Raises GatewayError."""
+        self._expose(name, wires)
         control, rate = flows.proxy_congestion_control, flows.client_bytes_per_s
         program = entrance_program(name, wires, paths, addresses, DRAIN_S, flows.pool, control, rate)
         return self._client(name).put_split(program)
+
+    def _expose(self, name: str, wires: Sequence[Wire]) -> None:
+        """Make the Services at which the flows of an entrance enter, once for each of its machines. Raises
+        GatewayError.
+        """
+        wanted = {} if name == HOME else service_ports(wire.listen for wire in wires if wire.entrance == name)
+        if not wanted:
+            return
+        machine = self.fleet.machine_id(name)
+        former, made = self._services.get(name, (machine, {}))
+        made = made if former == machine else {}
+        for service, ports in wanted.items():
+            if made.get(service, ports) != ports:
+                raise GatewayError(
+                    f"the ports of the Service {service} cannot change while flows enter there",
+                    hint="let other flows enter at a Service of another name, or `accelerate down`, then `up`",
+                )
+        if fresh := {service: ports for service, ports in wanted.items() if service not in made}:
+            self.fleet.expose(name, fresh)
+        self._services[name] = machine, {**made, **wanted}
 
     def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
         """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""

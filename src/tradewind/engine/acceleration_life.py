@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, cut_off, paths_now, unreached
+from tradewind.acceleration.services import service_port_of
 from tradewind.acceleration.transparent import TransparentWay
 from tradewind.acceleration.wiring import (
     HOME,
@@ -48,7 +49,7 @@ from tradewind.engine.acceleration_kernels import ProxyKernel, kernels_of, slowe
 from tradewind.engine.acceleration_leaving import TAKEN_BACK, LeavingProxies
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.acceleration_pools import pools_of
-from tradewind.engine.acceleration_proxies import proxy_state
+from tradewind.engine.acceleration_proxies import ProxyCounts, proxy_state
 from tradewind.engine.acceleration_remains import purpose_of
 from tradewind.engine.acceleration_supervision import this_supervisor
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
@@ -128,7 +129,8 @@ class Acceleration:
         self._renewed_s: dict[str, float] = {}
         self._slower: str | None = None
         self._taken_back = LeavingProxies(self._ask_leaving)
-        self._counts = FlowCounts(placed.flows, time.monotonic())
+        self._counts = FlowCounts(placed.flows, time.monotonic(), () if before is None else before.flows)
+        self._proxy_counts = ProxyCounts(() if before is None else before.proxies)
         self._listening: dict[str, str] = {}
         #: True if the gateway at home runs a split proxy.
         self._enters_at_home = False
@@ -266,10 +268,14 @@ class Acceleration:
         if entrance != HOME:
             addresses = self._gateways.dialled(entrance, addresses)
         status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
-        self._enters_at_home |= entrance == HOME
+        if entrance == HOME and not self._enters_at_home:
+            self._counts.renewed(HOME)
+            self._enters_at_home = True
         bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
-        self._listening |= {wire.name: bound[listener_key(wire)] for wire in mine}
+        self._listening |= {
+            wire.name: wire.listen if service_port_of(wire.listen) else bound[listener_key(wire)] for wire in mine
+        }
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
@@ -377,6 +383,7 @@ class Acceleration:
     def _see(self, name: str, status: SplitStatus) -> None:
         """Take in the counts of a proxy."""
         self._statuses[name] = status
+        self._proxy_counts.seen(name, status)
         region = {**self._leaving, **self._placed.regions}.get(name)
         # Entrances send what their hosts would send without them.
         if region is not None and not is_entrance(name):
@@ -498,6 +505,8 @@ class Acceleration:
         self._statuses.pop(name, None)
         self._kernels.pop(name, None)
         self._meter.renewed(name)
+        self._proxy_counts.renewed(name)
+        self._counts.renewed(name)
 
     def _forget_removed(self) -> None:
         for name in self._leaving:
@@ -596,7 +605,7 @@ class Acceleration:
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
         state = ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
-        return proxy_state(state, self._statuses.get(name), self._kernels.get(name))
+        return proxy_state(self._proxy_counts.state(state), self._statuses.get(name), self._kernels.get(name))
 
 
 def _failure(look: SplitStatus | str) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tradewind.acceleration.services import service_port_of
 from tradewind.acceleration.transparent import require_redirects
 from tradewind.acceleration.wiring import (
     Wire,
@@ -138,21 +139,17 @@ def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Re
 
 
 def client_hosts(flows: FlowsFile, ground: Ground, where: str) -> tuple[Region, ...]:
-    """Return the regions of the other hosts that open connections of flows. Raises ConfigError if one is no host of the
-    user, or if its region has several, because nothing would say on which of them the flows enter.
+    """Return the regions of the other hosts and clusters that open connections of flows. Raises ConfigError if one is
+    none of the user, or if its region has several, because nothing would say on which of them the flows enter.
     """
-    counts, found = host_counts(ground), dict[Region, None]()
+    counts, clusters, found = host_counts(ground), cluster_counts(ground), dict[Region, None]()
     for flow in flows.flows:
         region = client_region(flow, f"{where}: flow {flow.name}")
         if region is None:
             continue
         found[region] = None
-        if counts.get(str(region)) != 1:
-            has = format_count(counts[str(region)], "host") if str(region) in counts else "no host"
-            raise ConfigError(
-                f"{where}: flow {flow.name}: its connections begin in {region}, where the configuration has {has}",
-                hint="give the host that opens them a region of its own in [[ssh.hosts]], or run `up` on it",
-            )
+        _require_one(counts[str(region)], clusters[str(region)], region, f"{where}: flow {flow.name}")
+        _require_place(flow, str(region) in clusters, f"{where}: flow {flow.name}")
         if not ground.catalog.machine_offers(region):
             raise ConfigError(
                 f"{where}: flow {flow.name}: the host in {region} was not there when the acceleration started",
@@ -161,15 +158,47 @@ def client_hosts(flows: FlowsFile, ground: Ground, where: str) -> tuple[Region, 
     return tuple(found)
 
 
-def host_counts(ground: Ground) -> dict[str, int]:
+def _require_one(hosts: int, clusters: int, region: Region, place: str) -> None:
+    """Raise ConfigError unless the region has one host, or one cluster."""
+    if hosts + clusters == 1:
+        return
+    counts = [format_count(hosts, "host")] * (hosts > 0) + [format_count(clusters, "cluster")] * (clusters > 0)
+    raise ConfigError(
+        f"{place}: its connections begin in {region}, where the configuration has {' and '.join(counts) or 'no host'}",
+        hint="give the host or cluster that opens them a region of its own, or run `up` on it",
+    )
+
+
+def _require_place(flow: WantedFlow, is_cluster: bool, place: str) -> None:
+    """Raise ConfigError if a flow does not enter at a Service of its cluster, or at an address of its host."""
+    if flow.listen is None or is_cluster == (service_port_of(flow.listen) is not None):
+        return
+    if is_cluster:
+        raise ConfigError(
+            f"{place}: listen {flow.listen!r} is no Service, and programs of a cluster reach no other address",
+            hint='name one, which Tradewind makes, and its port: for example listen = "backup:8443"',
+        )
+    raise ConfigError(f"{place}: listen {flow.listen!r} has no IP address", hint="for example 127.0.0.1:8443")
+
+
+def host_counts(ground: Ground) -> Counter[str]:
     """Return the number of the user's hosts in each region: machines of a sky, or hosts by SSH, but not rented ones."""
     if ground.provider["kind"] == SKY:
         from tradewind.sky.file import read_sky_file
 
-        return dict(Counter(str(machine.region) for machine in read_sky_file(ground.provider["file"]).machines))
+        return Counter(str(machine.region) for machine in read_sky_file(ground.provider["file"]).machines)
+    return Counter(host["region"] for document in _documents(ground, "ssh") for host in document["hosts"])
+
+
+def cluster_counts(ground: Ground) -> Counter[str]:
+    """Return the number of the user's clusters in each region."""
+    return Counter(one["region"] for document in _documents(ground, "kubernetes") for one in document["clusters"])
+
+
+def _documents(ground: Ground, kind: str) -> list[Mapping[str, Any]]:
+    """Return the documents of the providers of a kind."""
     members = ground.provider.get("members") or [{"provider": ground.provider}]
-    documents = [member["provider"] for member in members if member["provider"]["kind"] == "ssh"]
-    return dict(Counter(host["region"] for document in documents for host in document["hosts"]))
+    return [member["provider"] for member in members if member["provider"]["kind"] == kind]
 
 
 def _home(flows: FlowsFile, hosts: Collection[Region], where: str) -> str:

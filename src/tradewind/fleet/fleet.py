@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,17 @@ from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import Accountable, Adopting, Ended, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import (
+    Accountable,
+    Adopting,
+    CallRefused,
+    Ended,
+    Exposing,
+    LaunchOrder,
+    Machine,
+    Offer,
+    Provider,
+)
 from tradewind.fleet.renewals import Renewals
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.client import GatewayClient
@@ -577,6 +587,26 @@ class Fleet:
     def moved(self, names: Iterable[str]) -> None:
         """Note that bytes move on routes of these gateways."""
         self._boots.moved(names)
+
+    def machine_id(self, name: str) -> str:
+        """Return the provider's id of a machine. Raises GatewayError while it is replaced."""
+        if name not in self.machines:
+            raise GatewayError(f"the machine of {name} is being replaced")
+        return self.machines[name].id
+
+    def expose(self, name: str, services: Mapping[str, Mapping[int, int]]) -> None:
+        """Make Services that lead to a machine and end with it; see `provider.Exposing`. Raises GatewayError."""
+        machine = self.machines.get(name)
+        if machine is None or not isinstance(self._provider, Exposing):
+            raise GatewayError(f"no Service can lead to {name}")
+        provider = self._provider
+        try:
+            self._in_flight.within(LAUNCH_S, f"Services of {name}", lambda: provider.expose(machine, services))
+        except CallRefused as error:
+            action = error.refusal.action
+            raise GatewayError(
+                f"{name}: {error.refusal.reason}", hint=None if action is None else f"it needs {action}"
+            ) from error
 
     def leaving(self) -> dict[str, float]:
         """Return the gateways whose machines the cloud takes back, each with the time for which it still works [s]."""

@@ -31,6 +31,7 @@ __all__ = [
     "CallRefused",
     "Checking",
     "Ended",
+    "Exposing",
     "Home",
     "Host",
     "Keepable",
@@ -437,6 +438,19 @@ class Keepable(Protocol):
         """Return the maximum time for which machines of a region can be kept for later commands [s].
 
         Zero if their gateways call home: a later command does not reach them.
+        """
+        ...
+
+
+@runtime_checkable
+class Exposing(Protocol):
+    """A provider whose machines other programs near them reach at names."""
+
+    def expose(self, machine: Machine, services: Mapping[str, Mapping[int, int]]) -> None:
+        """Make Services that lead to a machine, and that end with it.
+
+        `services` are ports of the machine by the Service's port, by name. One that leads to this machine already
+        stays. Raises CallRefused.
         """
         ...
 

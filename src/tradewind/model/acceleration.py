@@ -87,7 +87,7 @@ class FlowState:
 
 @dataclass(frozen=True, slots=True)
 class ProxyState:
-    """One proxy: its region, health, and what it has carried since its machine started."""
+    """One proxy: its region, health, and what it has carried, with the machines that it replaced."""
 
     name: str
     region: str
@@ -97,7 +97,7 @@ class ProxyState:
     bytes_down: int = 0
     refused: int = 0
     usd: float = 0.0
-    """Egress of this proxy, and of the machines that it replaced."""
+    """Cost of its egress."""
     error: str | None = None
     receive_window_bytes: float | None = None
     """Largest window that its kernel allows for what it receives; None if it is not known."""

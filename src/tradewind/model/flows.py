@@ -360,8 +360,15 @@ def _sizes(table: _Table) -> tuple[Sizes, ...]:
 
 
 def _listen(table: _Table) -> str | None:
-    text = table.text("listen") if table.has("listen") else None
-    if text is not None and parse_address(text)[1] is None:
+    if not table.has("listen"):
+        return None
+    text = table.text("listen")
+    try:
+        _, port = parse_address(text)
+    except UsageError as error:
+        hint = "without `listen`, a flow of this machine has a free port of loopback"
+        raise ConfigError(f"{table.place}: listen: {error}", hint=hint) from None
+    if port is None:
         raise table.wrong("listen", "HOST:PORT", text)
     return text
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.kubernetes.kubeconfig import kubeconfig_of
+from tradewind.fleet.kubernetes.objects import ENTRANCE_TAG
 from tradewind.fleet.kubernetes.refusals import answered
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.model.kubernetes import KubeCluster
@@ -113,6 +114,14 @@ class ClusterCalls:
         from lightkube.resources.core_v1 import Service
 
         return self._list(Service, tags) if self._cluster.network == "service" else []
+
+    def named_services(self, job: str) -> list[str]:
+        """Return the names of the Services at which programs of the cluster reach a gateway."""
+        from lightkube.resources.core_v1 import Service
+
+        with answered(self._cluster.context):
+            listed = self._connected().list(Service, labels={ENTRANCE_TAG: job}, chunk_size=PAGE)
+            return [_document(found)["metadata"]["name"] for found in listed]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Return the events of a Job."""

@@ -14,6 +14,7 @@ from tradewind.model.kubernetes import KubeCluster, Toleration
 
 __all__ = [
     "CONTAINER",
+    "ENTRANCE_TAG",
     "LEASE_TAG",
     "ROLE_TAG",
     "START_S",
@@ -21,6 +22,7 @@ __all__ = [
     "job",
     "job_name",
     "labels_of",
+    "named_service",
     "owned_by",
     "secret",
     "service",
@@ -28,6 +30,8 @@ __all__ = [
 
 #: Labels of a machine beside the tags of its order.
 LEASE_TAG, ROLE_TAG, TYPE_TAG = "tradewind-lease", "tradewind-role", "tradewind-type"
+ENTRANCE_TAG = "tradewind-entrance"
+"""Label of Services at which programs of a cluster reach a gateway, with the name of its Job. They are no machines."""
 CONTAINER = "gateway"
 JOIN_FOLDER, JOIN_FILE = "/join", "document"
 #: Where the gateway gives signs of life, and links its program: the path of an image's entry point is not known.
@@ -201,5 +205,27 @@ def service(order: LaunchOrder, cluster: KubeCluster, uid: str, ports: Mapping[s
                 {"name": of, "port": port, "targetPort": port, **({"nodePort": port} if is_node_port else {})}
                 for of, port in ports.items()
             ],
+        },
+    }
+
+
+def named_service(job: str, cluster: KubeCluster, uid: str, name: str, ports: Mapping[int, int]) -> dict[str, Any]:
+    """Return a Service at which programs of the cluster reach a gateway. The Job with this uid owns it.
+
+    `ports` are those of its pod, by the Service's port.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": cluster.namespace,
+            "labels": {ENTRANCE_TAG: job},
+            "ownerReferences": owned_by(job, uid),
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {"batch.kubernetes.io/job-name": job},
+            "ports": [{"name": f"port-{port}", "port": port, "targetPort": of_pod} for port, of_pod in ports.items()],
         },
     }

@@ -22,7 +22,7 @@ from tradewind.fleet.calls import each_of
 from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.kubernetes.calls import ClusterCalls, require_lightkube
 from tradewind.fleet.kubernetes.machines import Found, is_ours, is_pod_of, job_of, machine_of
-from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
+from tradewind.fleet.kubernetes.objects import job, job_name, named_service, secret, service
 from tradewind.fleet.kubernetes.permissions import permission_answers
 from tradewind.fleet.kubernetes.pods import LOOK_S, PodHost
 from tradewind.fleet.kubernetes.refusals import of_event
@@ -59,6 +59,8 @@ POD_S = 2.0
 POLL_S_MIN, POLL_S_MAX = 0.1, 0.5
 #: Time that a pod has to disappear after its grace period.
 END_S = 20.0
+#: Time that a Service has to disappear after its Job.
+NAME_S = 10.0
 #: Attempts to find free ports for a Service, and to make a Job whose name an ended machine still has.
 TRIES_MAX = 4
 #: The Job of a machine outlives the pod's own deadline by this, so that the pod says why it ended.
@@ -108,6 +110,18 @@ class _Member:
             named = {address["type"]: address["address"] for address in addresses}
             self.external[node] = named.get("ExternalIP")
         return self.external[node]
+
+    def expose(self, job: Mapping[str, Any], name: str, ports: Mapping[int, int]) -> None:
+        """Make a Service that leads to the pod of a Job. Raises CallRefused."""
+        of_job = job["metadata"]["name"]
+        made = named_service(of_job, self.cluster, job["metadata"]["uid"], name, ports)
+        # Kubernetes removes the Service of a former pod a moment after its Job.
+        deadline_s = time.monotonic() + NAME_S
+        while self.calls.create(made) is None and name not in self.calls.named_services(of_job):
+            if time.monotonic() > deadline_s:
+                where = f"namespace {self.cluster.namespace} has a Service {name} that is not Tradewind's"
+                raise CallRefused(Refusal("bad request", f"{self.cluster.context}: {where}"))
+            time.sleep(POLL_S_MAX)
 
     def confirm(self, name: str) -> None:
         """Delete the join document of a machine that runs, and let its Job live as long as its pod may."""
@@ -426,6 +440,16 @@ class KubernetesProvider:
             return None
         fleet = machine.tags.get(FLEET_TAG, "")
         return PodHost(machine, member.cluster, member.calls, lambda: member.look(fleet, name))
+
+    def expose(self, machine: Machine, services: Mapping[str, Mapping[int, int]]) -> None:
+        """Make Services in the cluster of a machine. Raises CallRefused if a Service of another owner has the name."""
+        context, _, name = machine.id.rpartition("/")
+        member = self._by_context[context]
+        found = member.found({FLEET_TAG: machine.tags[FLEET_TAG]}).get(name)
+        if found is None or found.job is None:
+            raise CallRefused(Refusal("transient", f"{context}: the Job {name} is gone"))
+        for service_name, ports in services.items():
+            member.expose(found.job, service_name, ports)
 
     def _in(self, region: str) -> list[_Member]:
         return [member for member in self._members if member.cluster.region == region]

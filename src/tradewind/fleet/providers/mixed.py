@@ -25,6 +25,7 @@ from tradewind.fleet.provider import (
     Adopting,
     CallRefused,
     Ended,
+    Exposing,
     Home,
     Host,
     Keepable,
@@ -241,6 +242,14 @@ class MixedProvider:
         name, _, own_id = machine.id.partition("/")
         member = self._by_name.get(name)
         return None if member is None else member.provider.host(replace(machine, id=own_id))
+
+    def expose(self, machine: Machine, services: Mapping[str, Mapping[int, int]]) -> None:
+        """Let the machine's member make Services. Raises CallRefused."""
+        name, _, own_id = machine.id.partition("/")
+        member = self._by_name.get(name)
+        if member is None or not isinstance(member.provider, Exposing):
+            raise CallRefused(Refusal("bad request", f"no Service can lead to a machine in {machine.region}"))
+        member.provider.expose(replace(machine, id=own_id), services)
 
     def _belongs(self, member: FleetMember, region: str) -> bool:
         """Return whether a member's machine in a region is its own: two members may see the same processes."""
