@@ -40,7 +40,7 @@ from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.down_stores import first_down, note_down
-from tradewind.service.engine_request import engine_request, guest_of, limited
+from tradewind.service.engine_request import engine_request, granted_bytes_per_s, guest_of, limited
 from tradewind.service.failures import failure_kind, is_state_full
 from tradewind.service.faults import Faults
 from tradewind.service.job_routes import JobRoutes, planned_routes
@@ -50,6 +50,7 @@ from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.links import scheduled_links
+from tradewind.service.operator_rules import operator_rules
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -280,11 +281,18 @@ class JobWorker:
         guest = guest_of(row.request, self._settings.guest_address)
         if found is not None:
             self._trace_lost_run(row, found)
-            return found.resume(guest=guest, credentials=credentials, is_to_stop=is_to_stop)
+            return found.resume(
+                guest=guest,
+                credentials=credentials,
+                limit_bytes_per_s=granted_bytes_per_s(row.granted),
+                is_to_stop=is_to_stop,
+            )
         job = self._started_before(row, lease, guest, credentials, is_to_stop)
         if job is None:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
-            proposal = self._engine.propose(wanted, credentials=credentials)
+            with self._database.read() as connection:
+                rules = operator_rules(connection)
+            proposal = self._engine.propose(rules.around_closed(wanted), credentials=credentials)
             try:
                 _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
                 self._engine.keep(proposal)
@@ -314,7 +322,13 @@ class JobWorker:
             return None
         self._leases.state(lease)
         try:
-            return self._engine.start(row.proposal, guest=guest, credentials=credentials, is_to_stop=is_to_stop)
+            return self._engine.start(
+                row.proposal,
+                guest=guest,
+                credentials=credentials,
+                limit_bytes_per_s=granted_bytes_per_s(row.granted),
+                is_to_stop=is_to_stop,
+            )
         except UsageError as error:
             if self._job_of(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
