@@ -17,7 +17,7 @@ from tradewind.service.scheduler.events import StartJob
 from tradewind.service.scheduler.jobs import RATE_SHARE_MIN, Binding, OwnedPlace, ServiceJob
 from tradewind.service.stores import store_and_path, stores_of
 
-__all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
+__all__ = ["ServiceBinder", "binding_of", "grant_document", "rebound_document", "service_job"]
 
 #: Rate of a link that nothing is known about [Gbit/s].
 RATE_GBPS_UNKNOWN = 1.0
@@ -117,6 +117,12 @@ def grant_document(start: StartJob, spent_usd_micros: int, now_ms: int) -> str:
             "at_unix_ms": now_ms,
         }
     )
+
+
+def rebound_document(granted: Mapping[str, Any], binding: Binding) -> str:
+    """Return what a running job was started with, with the binding that it has now."""
+    now = {"links": binding.links, "sites": binding.sites, "binding_gbps": binding.rate_gbps}
+    return json.dumps({**granted, **now})
 
 
 def binding_of(granted: Mapping[str, Any]) -> Binding:

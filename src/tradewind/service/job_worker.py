@@ -43,7 +43,7 @@ from tradewind.service.down_stores import first_down, note_down
 from tradewind.service.engine_request import engine_request, granted_bytes_per_s, guest_of, limited
 from tradewind.service.failures import failure_kind, is_state_full
 from tradewind.service.faults import Faults
-from tradewind.service.job_routes import JobRoutes, planned_routes
+from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
@@ -196,7 +196,7 @@ class JobWorker:
             else:
                 guest.began(job.folder)
                 try:
-                    self._watch(job, lease, is_to_stop, row.traceparent)
+                    self._watch(job, lease, is_to_stop, row)
                 finally:
                     guest.note_sent()
         except _RoutesNotGranted as planned:
@@ -365,16 +365,21 @@ class JobWorker:
         if self._traces is not None and run is not None and run.ended_unix_ms is None:
             self._traces.run_ended(row.id, row.traceparent, job)
 
-    def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], traceparent: str | None) -> None:
+    def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], row: JobRow) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
+
+        Routes that change are noted for the scheduler.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
+        routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
+                    if (changed := routes.changed(running.present_plan)) is not None:
+                        self._queue.note(lease, routes=changed.text())
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
@@ -385,7 +390,7 @@ class JobWorker:
             self._note_limits(job, lease)
         finally:
             if self._traces is not None:
-                self._traces.run_ended(lease.job, traceparent, job)
+                self._traces.run_ended(lease.job, row.traceparent, job)
         running.result()
 
     def _note_limits(self, job: Job, lease: JobLease) -> None:
@@ -487,10 +492,15 @@ def _require_granted(row: JobRow, routes: JobRoutes | None) -> None:
 
     They include the links of its last plan: it could alternate between two.
     """
-    granted = [] if row.granted is None else json.loads(row.granted)["links"]
+    granted = _granted_links(row)
     if routes is not None and not set(routes.links) <= set(granted):
         before = JobRoutes.of_text(row.routes)
         raise _RoutesNotGranted(routes if before is None else routes.with_links(before.links))
+
+
+def _granted_links(row: JobRow) -> list[str]:
+    links: list[str] = [] if row.granted is None else json.loads(row.granted)["links"]
+    return links
 
 
 def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.scheduler.jobs import RATE_SHARE_MIN, Resource
 from tradewind.service.scheduler.sold import SoldBandwidth
 
-__all__ = ["ACTIVE", "DAY_S", "RATE", "SOLD", "TUNED", "USD", "Admission", "Limits", "ResourceLimit"]
+__all__ = ["ACTIVE", "DAY_S", "RATE", "ROUNDING", "SOLD", "TUNED", "USD", "Admission", "Limits", "ResourceLimit"]
 
 DAY_S = 86_400
 ROUNDING = 1e-9
