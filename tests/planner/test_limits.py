@@ -127,3 +127,28 @@ def test_a_plan_is_written_as_a_topology(
     assert {gateway.region for gateway in machines} == set(document["vms"])
     assert main(["plan", "aws:us-east-1", "gcp:europe-west4", "--topology", str(tmp_path / "no" / "file")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def relayed_world() -> Catalog:
+    """Return a slow direct link, and a faster one over a relay."""
+    relay = Region("r", "relay")
+    links = {(SOURCE, SINK): 1.0, (SOURCE, relay): 8.0, (relay, SINK): 8.0}
+    price = EgressPrice(TIERS, MADE)
+    offers = {provider: (offer(provider, 10.0, 10.0, 1.0, 0.0),) for provider in "pqr"}
+    grid = Grid({ends: Link(gbps, MADE) for ends, gbps in links.items()})
+    return Catalog({}, PriceBook(dict.fromkeys(links, price)), grid, offers)
+
+
+def test_no_plan_uses_what_is_closed() -> None:
+    relay = Region("r", "relay")
+
+    def rate_gbps(**closed: object) -> float:
+        limits = PlanningLimits(machines_per_region=1, **closed)  # type: ignore[arg-type]
+        return solve_overlay(prepare(relayed_world(), SOURCE, SINK, 100.0, limits), Fastest()).throughput_gbps
+
+    assert rate_gbps() == pytest.approx(8.0)
+    assert rate_gbps(closed_regions=[relay]) == pytest.approx(1.0)
+    assert rate_gbps(closed_links=[(relay, SINK)]) == pytest.approx(1.0)
+    assert rate_gbps(closed_links=[(SOURCE, SINK)]) == pytest.approx(8.0)
+    with pytest.raises(InfeasibleGoal):
+        rate_gbps(closed_regions=[relay], closed_links=[(SOURCE, SINK)])

@@ -1,11 +1,13 @@
-"""A job that gives its run back, because its plan has other links, is started again only with these."""
+"""A job that gives its run back, because its plan has other links, is started again only with these. One whose plan is
+replaced while it runs counts for the new links.
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, update
 
 from tests.service.local import copy_request, new_database, scheduler
 from tradewind.service.auth import Sender
@@ -13,9 +15,10 @@ from tradewind.service.database import ServiceDatabase
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobQueue
 from tradewind.service.scheduling_tables import resource_limits
+from tradewind.service.tables import jobs
 
 SENDER = Sender("admin", "default", "service_admin", frozenset())
-DIRECT, RELAYED = "site:local>site:local", ("site:a>site:r", "site:r>site:b")
+DIRECT, RELAYED, OTHER = "site:local>site:local", ("site:a>site:r", "site:r>site:b"), "site:a>site:b"
 
 
 @pytest.fixture
@@ -62,3 +65,43 @@ def test_a_planned_job_waits_for_its_links_and_others_run(database: ServiceDatab
     assert states() == ["running", "done"], "it starts again at once"
     assert json.loads(queue.get("default", first).granted or "")["links"] == [*RELAYED, DIRECT]
     assert queue.events(first, 0)[-1][1]["state"] == "running"
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_the_links_of_a_replaced_plan_count_and_the_others_are_given_back(
+    database: ServiceDatabase, tmp_path: Path, is_taken_over: bool
+) -> None:
+    """Also if another server schedules from then on."""
+    queue, servers = JobQueue(database), [scheduler(database, tmp_path, name) for name in ("one", "two")]
+    with database.write() as connection:
+        for link in (*RELAYED, OTHER):
+            connection.execute(insert(resource_limits).values(kind="link", name=link, active=1))
+    names = "abc"
+    first, old, new = (queue.submit(SENDER, key, "", copy_request(tmp_path / key), [key])[0].id for key in names)
+    plan(database, first, RELAYED)
+    server = servers[0]
+    server.step()
+    assert queue.get("default", first).state == "running"
+    plan(database, old, RELAYED)
+    plan(database, new, (OTHER,))
+    assert queue.move(old, ("running",), "waiting") and queue.move(new, ("running",), "waiting")
+    plan(database, first, (OTHER,))
+    if is_taken_over:
+        server.leave()
+        server = servers[1]
+    server.step()
+    server.step()
+    assert [queue.get("default", one).state for one in (first, old, new)] == ["running", "running", "waiting"]
+    assert json.loads(queue.get("default", first).granted or "")["links"] == [OTHER]
+    why = server.answer(new)
+    assert why is not None and f"link {OTHER}" in (why[0] or "")
+    assert queue.move(first, ("running",), "done")
+    server.step()
+    assert queue.get("default", new).state == "running"
+
+
+def plan(database: ServiceDatabase, job_id: str, links: tuple[str, ...]) -> None:
+    """Record the routes of a job, as the server that runs it does."""
+    with database.write() as connection:
+        text = JobRoutes(links, 3.0).text()
+        connection.execute(update(jobs).where(jobs.c.id == job_id).values(routes=text))

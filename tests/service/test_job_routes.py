@@ -11,7 +11,7 @@ from tests.service.scheduler.scenes import job
 from tradewind.model.plan import Plan
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.grid import GridReader
-from tradewind.service.job_routes import JobRoutes, planned_routes
+from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
 from tradewind.service.job_worker import _require_granted, _RoutesNotGranted
 from tradewind.service.jobs import JobRow
 from tradewind.service.scheduler.jobs import LINK, SITE, Resource, resources_of
@@ -54,6 +54,17 @@ def test_a_link_that_two_routes_share_is_counted_once() -> None:
     planned = job("1", links=("a>r", "r>b", "a>r"))
     (binding,) = [cast(Any, SimpleNamespace(source="cern", links=planned.links, sites=()))]
     assert [one.name for one in resources_of(planned, binding) if one.kind == LINK] == ["a>r", "r>b"]
+
+
+def test_routes_in_use_follow_the_plan() -> None:
+    used = RoutesInUse(("site:a>site:b",), "site:a>site:b")
+    first, second = plan(("a1", "b")), plan(("a1", "r", "b"))
+    assert used.changed(first) is None, "as granted"
+    assert used.changed(second) == JobRoutes(("site:a>site:r", "site:r>site:b"), 3.0)
+    assert used.changed(second) is None
+    assert used.changed(plan(("a2", "r", "b"))) is None, "other machines of the same regions"
+    assert used.changed(plan(("a1", "b"), has_machines=False)) is None
+    assert used.changed(first) == JobRoutes(("site:a>site:b",), 3.0)
 
 
 def test_plans_that_alternate_are_granted_together() -> None:

@@ -75,6 +75,28 @@ def test_a_quoted_job_runs_on_machines_with_the_keys_of_its_connections(world: W
     world.nothing_is_left(client)
 
 
+def test_a_quote_promises_no_more_than_the_limits_allow(world: World, client: httpx.Client) -> None:
+    """A goal beyond the limit is refused. The job of a quote within it runs."""
+    link = f"{REGIONS[0]}>{REGIONS[1]}"
+    free_gbps = client.post("/v1/quotes", json=body("free", via="fleet")).json()["rate_gbps"]
+    limit = {"kind": "link", "name": link, "rate_gbps": free_gbps / 2}
+    assert client.put("/v1/limits", json={"limits": [limit]}).status_code == 200
+    closed = ({"kind": "link", "name": f"{REGIONS[1]}>{REGIONS[0]}"}, {"kind": "site", "name": "site:other"})
+    bans = [client.post("/v1/bans", json={**one, "reason": "drill"}).json()["id"] for one in closed]
+    try:
+        made = client.post("/v1/quotes", json=body("limited", via="fleet")).json()
+        assert made["rate_gbps"] == pytest.approx(free_gbps / 2, rel=0.01)
+        refused = client.post("/v1/quotes", json=body("goal", via="fleet", min_throughput_gbps=free_gbps))
+        assert refused.status_code == 409, refused.text
+        sent = client.post("/v1/jobs", json={"quote": made["id"]}, headers={"Idempotency-Key": "limited"}).json()
+        until(client, sent["id"], "done")
+        assert "proposed again" not in world.server.log
+    finally:
+        client.put("/v1/limits", json={"limits": []})
+        for ban in bans:
+            client.delete(f"/v1/bans/{ban}")
+
+
 def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World, client: httpx.Client) -> None:
     """Routes and chunk size are as asked, in the quote and in the job. The tariff prices the bytes that were sent."""
     price = [{"from_quantity": 0, "usd_micros_per_unit": 1_000_000_000}]

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from tradewind.engine.job import Job
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord
+from tradewind.engine.launch_spec import limited_launch
 from tradewind.engine.preview import Preview, preview_of
 from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.request import UrlOrPath
@@ -440,14 +441,16 @@ class Engine:
         keep_logs: bool = False,
         guest: Guest | None = None,
         credentials: GivenCredentials | None = None,
+        limit_bytes_per_s: int | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Start a proposal of this engine, or by its id one that any process has kept, and return at once.
 
         A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
         still hold; `guest` is its guest, at the present address. `argv` is kept in the job's record. With `credentials`
-        the job has these, and none of this machine; they are not kept. `is_to_stop` is called while machines start. If
-        it returns true, they are ended, and this raises Interrupted.
+        the job has these, and none of this machine; they are not kept. `limit_bytes_per_s` is a maximum
+        rate beside that of the proposal. `is_to_stop` is called while machines start. If it returns true, they are
+        ended, and this raises Interrupted.
 
         Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
         GatewayError.
@@ -462,6 +465,10 @@ class Engine:
                 "the proposal was already started or dropped, or belongs to another engine", hint="propose again"
             )
         request, is_dry = proposal.request, proposal.options.dry_run
+        options, launch = proposal.options, limited_launch(proposal.launch, limit_bytes_per_s)
+        if limit_bytes_per_s is not None:
+            lower = min(options.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
+            options = replace(options, limit_bytes_per_s=lower)
         deadline_s = request.goal.seconds if isinstance(request.goal, Deadline) else None
         try:
             if proposal.launch.plan_request is not None and proposal.id not in self._kept and not is_dry:
@@ -469,8 +476,8 @@ class Engine:
             running = self.control.start(
                 request.source,
                 request.destination,
-                proposal.options,
-                replace(proposal.launch, deadline_s=deadline_s),
+                options,
+                replace(launch, deadline_s=deadline_s),
                 verb=request.verb,
                 argv=argv,
                 keep_logs=keep_logs,

@@ -194,6 +194,7 @@ class Job:
         guest: Guest | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
+        limit_bytes_per_s: int | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
@@ -201,7 +202,8 @@ class Job:
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
-        again. If `is_to_stop` returns true while machines start, they are ended, and this raises Interrupted.
+        again. `limit_bytes_per_s` is a maximum rate of this run beside that of the job. If `is_to_stop` returns true
+        while machines start, they are ended, and this raises Interrupted.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -221,6 +223,7 @@ class Job:
                 provider=provider,
                 deletion=deletion,
                 credentials=credentials,
+                limit_bytes_per_s=limit_bytes_per_s,
                 is_to_stop=is_to_stop,
             )
             self._running.hold(stack.pop_all())

@@ -10,7 +10,7 @@ from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
-from tradewind.engine.launch_spec import LaunchSpec, stored_launch
+from tradewind.engine.launch_spec import LaunchSpec, limited_launch, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
@@ -182,13 +182,14 @@ class JobControl:
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
+        limit_bytes_per_s: int | None = None,
         is_to_stop: Callable[[], bool] | None = None,
     ) -> RunningJob:
         """Resume an interrupted job, on machines of its previous provider unless another is given.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
-        again. `is_to_stop` is as in `start`.
+        again. `limit_bytes_per_s` is a maximum rate of this run beside that of the job. `is_to_stop` is as in `start`.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -196,7 +197,7 @@ class JobControl:
         self.require_resumable(self.store.load(job_id))
         lock = self.store.hold(job_id)
         try:
-            return self._resume(job_id, lock, keep_logs, provider, deletion, credentials, is_to_stop)
+            return self._resume(job_id, lock, keep_logs, provider, deletion, credentials, limit_bytes_per_s, is_to_stop)
         except BaseException as error:
             lock.release()
             is_start = not isinstance(error, Interrupted) and not self.store.has_begun(job_id)
@@ -213,6 +214,7 @@ class JobControl:
         provider: Mapping[str, Any] | None,
         deletion: Deletion | None,
         credentials: GivenCredentials | None,
+        limit_bytes_per_s: int | None,
         is_to_stop: Callable[[], bool] | None,
     ) -> RunningJob:
         record = self.store.load(job_id)
@@ -224,6 +226,9 @@ class JobControl:
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
+        if limit_bytes_per_s is not None:
+            lower = min(spec.rate_limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
+            spec = replace(spec, rate_limit_bytes_per_s=lower)
         is_ours = spec.report_file == os.path.join(self.store.path(job_id), OBJECTS_FILE)
         refuse_own_files(replace(spec, report_file=None) if is_ours else spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
@@ -246,7 +251,7 @@ class JobControl:
             plan=self.plan_of(record, latest=True),
             proposed=ProposalStore(self.store.database).launch_of(job_id),
         )
-        launch = replace(launch, deadline_s=document.get("deadline_s"))
+        launch = replace(limited_launch(launch, limit_bytes_per_s), deadline_s=document.get("deadline_s"))
         if provider is not None:
             launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
         self.store.reopen(job_id)

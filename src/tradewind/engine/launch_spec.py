@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LaunchSpec",
     "guest_launch",
+    "limited_launch",
     "local_launch",
     "plan_prices",
     "planned_launch",
@@ -89,6 +90,15 @@ def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
 def provider_of_guest(guest: Guest) -> dict[str, Any]:
     """Return the document of the provider of a job with a guest."""
     return {"kind": "guest", **guest.document()}
+
+
+def limited_launch(launch: LaunchSpec, limit_bytes_per_s: int | None) -> LaunchSpec:
+    """Return a launch whose later plans keep a maximum rate, too."""
+    asked = launch.plan_request
+    if asked is None or limit_bytes_per_s is None:
+        return launch
+    lower = min(asked.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
+    return replace(launch, plan_request=replace(asked, limit_bytes_per_s=lower))
 
 
 def topology_launch(path: str) -> LaunchSpec:

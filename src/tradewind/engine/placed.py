@@ -43,6 +43,8 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
         spot=provider["kind"] != "sky",
         rate_max_gbps=None if options.limit_bytes_per_s is None else options.limit_bytes_per_s * 8e-9,
         routes_max=request.routes_max,
+        closed_regions=tuple(sorted(set(request.closed_regions) - set(regions))),
+        closed_links=tuple(sorted(request.closed_links)),
         network_tiers=request.tier or "premium",
         network_tier_of={**fixed_tiers(request.sites, catalog, request.tier), **ground.network_tiers},
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,6 +67,8 @@ class Request:
       listed, if the rest of the list cannot change them
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
       `options.compress` and machines. A ceiling cannot depend on it
+    - `closed_regions`, `closed_links`: where the plan has no machines, and links that it does not use; the regions of
+      source and destination are never closed
     - `guest`: the user's host that reads or writes one side with a gateway of its own, for jobs of the transfer service
 
     Raises UsageError for settings that exclude each other.
@@ -90,6 +92,8 @@ class Request:
     tier: NetworkTierChoice | None = None
     routes_max: int | None = None
     agreed: bool = False
+    closed_regions: Collection[Region] = ()
+    closed_links: Collection[tuple[Region, Region]] = ()
     guest: Guest | None = None
 
     def __post_init__(self) -> None:

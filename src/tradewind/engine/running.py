@@ -175,6 +175,11 @@ class RunningJob:
         threading.Thread(target=self._supervise, name=f"supervisor of {job_id}", daemon=True).start()
 
     @property
+    def present_plan(self) -> Plan:
+        """The plan whose routes get work now."""
+        return self.plan if self._adaptation is None else self._adaptation.plan
+
+    @property
     def gateways(self) -> tuple[str, ...]:
         """Names of the gateways, including the lead's."""
         return self._gateways.names

@@ -62,6 +62,10 @@ class PlanningLimits:
     """Highest rate of the transfer in Gbit/s, as the user limits it: no plan is faster, or pays for more."""
     routes_max: int | None = None
     """Maximum routes between gateways; ``None`` for any number. Only for one destination and one network tier."""
+    closed_regions: Collection[Region] = ()
+    """Regions without machines in any plan."""
+    closed_links: Collection[tuple[Region, Region]] = ()
+    """Links that no plan uses."""
     machines_setting: str = "--max-vms"
     """Name of the setting for `machines_per_region`, for hints."""
 
@@ -182,7 +186,7 @@ def build_network(
         regions: restricts the overlay to these; ``None`` for all of the grid.
     """
     names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
-    names = tuple(r for r in names if _offers(catalog, r, limits) and _machines_max(catalog, r, limits) > 0)
+    names = tuple(r for r in names if _machines_max(catalog, r, limits) > 0 and _offers(catalog, r, limits))
     tiers_of = {region: _network_tiers(catalog, region, limits) for region in names}
     pools = [(region, tiers_of[region][0]) for region in names]
     pools += [(region, tier) for region in names for tier in tiers_of[region][1:]]
@@ -194,7 +198,7 @@ def build_network(
     for src, dst, known in _links(catalog, pools):
         ends = pools[src][0], pools[dst][0]
         link, egress = known.grid.links[ends], known.egress(*ends)
-        if link.gbps < GBPS_MIN or egress is None:
+        if link.gbps < GBPS_MIN or egress is None or ends in limits.closed_links:
             continue
         key = (known.egress_account(*ends, egress), egress.tiers)
         if len(egress.tiers) > 1:
@@ -300,6 +304,8 @@ def _machines_max(catalog: Catalog, region: Region, limits: PlanningLimits) -> i
 
 def _allowed(region: Region, limits: PlanningLimits) -> int:
     """Return the user's limit, independent of the account's quota."""
+    if region in limits.closed_regions:
+        return 0
     return limits.per_region.get(region, limits.machines_per_region)
 
 

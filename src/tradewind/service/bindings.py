@@ -11,13 +11,13 @@ from tradewind.service.connections import destination_names
 from tradewind.service.grid import GridReader
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobRow
-from tradewind.service.links import link_end
+from tradewind.service.links import link_end, sites_on
 from tradewind.service.machines import HERE_ONLY, MachineRules
 from tradewind.service.scheduler.events import StartJob
-from tradewind.service.scheduler.jobs import Binding, OwnedPlace, ServiceJob
-from tradewind.service.stores import SERVERS, store_and_path, stores_of
+from tradewind.service.scheduler.jobs import RATE_SHARE_MIN, Binding, OwnedPlace, ServiceJob
+from tradewind.service.stores import store_and_path, stores_of
 
-__all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
+__all__ = ["ServiceBinder", "binding_of", "grant_document", "rebound_document", "service_job"]
 
 #: Rate of a link that nothing is known about [Gbit/s].
 RATE_GBPS_UNKNOWN = 1.0
@@ -53,6 +53,8 @@ def service_job(row: JobRow, proven: Container[tuple[str, str]] = (), rules: Mac
         is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
         links=() if routes is None else routes.links,
         planned_gbps=0.0 if routes is None else routes.rate_gbps,
+        # The price of a quote is that of its machines for the time at its rate.
+        rate_share_min=RATE_SHARE_MIN if routes is None or row.request.get("quote") is None else 1.0,
     )
 
 
@@ -80,10 +82,9 @@ class ServiceBinder:
         """Return the only binding of a job."""
         starts, ends = [link_end(name) for name in job.sources], [link_end(name) for name in job.destinations]
         links = job.links or tuple(dict.fromkeys(f"{start}>{end}" for start in starts for end in ends))
-        passed = [*starts, *ends, *(name for link in job.links for name in link.split(">"))]
-        sites = dict.fromkeys([SERVERS.name, *(name for name in passed if "://" not in name)])
+        sites = sites_on([*starts, *ends], job.links)
         rate_gbps = job.planned_gbps or min(self._rate_gbps(start, end) for start in starts for end in ends)
-        return [Binding(job.sources[0], links, tuple(sites), (), rate_gbps)]
+        return [Binding(job.sources[0], links, sites, (), rate_gbps)]
 
     @property
     def version(self) -> int:
@@ -116,6 +117,12 @@ def grant_document(start: StartJob, spent_usd_micros: int, now_ms: int) -> str:
             "at_unix_ms": now_ms,
         }
     )
+
+
+def rebound_document(granted: Mapping[str, Any], binding: Binding) -> str:
+    """Return what a running job was started with, with the binding that it has now."""
+    now = {"links": binding.links, "sites": binding.sites, "binding_gbps": binding.rate_gbps}
+    return json.dumps({**granted, **now})
 
 
 def binding_of(granted: Mapping[str, Any]) -> Binding:

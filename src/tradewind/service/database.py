@@ -13,7 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, create_engine, event, func, insert, literal_column, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    create_engine,
+    event,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+)
 from sqlalchemy import Engine as Pool
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -105,6 +116,8 @@ class ServiceDatabase:
             before = _version(connection)
             if before == _head():
                 return False
+            if self.is_shared:
+                connection.execute(text("SET LOCAL statement_timeout = 0"))  # An index of a large table takes minutes.
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")

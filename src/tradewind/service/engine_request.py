@@ -17,7 +17,7 @@ from tradewind.model.store import Access
 from tradewind.service.connections import ConnectionUse
 from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
 
-__all__ = ["engine_request", "guest_of", "limited"]
+__all__ = ["bytes_per_s", "engine_request", "granted_bytes_per_s", "guest_of", "limited", "with_rate_limit"]
 
 ADDRESS_HINT = "the operator can restart all servers with --guest-address"
 
@@ -90,7 +90,24 @@ def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, An
     if requests is not None:
         starts = {"read_requests_start": requests["read"], "write_requests_start": requests["write"]}
         document = {**document, **starts}
-    if not grant.get("is_limited"):
+    limit = granted_bytes_per_s(granted)
+    if limit is None:
         return document
-    limit = max(1, round(grant["rate_gbps"] * 1e9 / 8))
     return {**document, "limit_bytes_per_s": min(document["limit_bytes_per_s"] or limit, limit)}
+
+
+def granted_bytes_per_s(granted: str | None) -> int | None:
+    """Return the maximum rate of the run that was granted [bytes/s]; None if nothing on its routes limits it."""
+    grant = {} if granted is None else json.loads(granted)
+    return bytes_per_s(grant["rate_gbps"]) if grant.get("is_limited") else None
+
+
+def bytes_per_s(gbps: float) -> int:
+    """Return a maximum rate in bytes/s."""
+    return max(1, round(gbps * 1e9 / 8))
+
+
+def with_rate_limit(request: Request, limit_bytes_per_s: int) -> Request:
+    """Return a request with a maximum rate beside its own."""
+    lower = min(request.options.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
+    return replace(request, options=replace(request.options, limit_bytes_per_s=lower))

@@ -1,7 +1,8 @@
 """The routes of a job that was planned: the links of its hops, also those via relays, by which it is scheduled.
 
 A job that may rent machines is planned when it starts first, so until then it counts for its direct link. If the plan
-has other links, the job waits until the scheduler grants these, see `job_worker`.
+has other links, the job waits until the scheduler grants these, see `job_worker`. While it runs, its plan may be
+replaced: then it counts for the links of the new one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
 
-__all__ = ["JobRoutes", "planned_routes"]
+__all__ = ["JobRoutes", "RoutesInUse", "planned_routes"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,28 @@ class JobRoutes:
     def with_links(self, more: Collection[str]) -> JobRoutes:
         """Return the routes with the links of an earlier plan, so that plans that alternate are all granted."""
         return JobRoutes(tuple(dict.fromkeys((*self.links, *more))), self.rate_gbps)
+
+
+class RoutesInUse:
+    """Follows the routes of a job's run, whose plan may be replaced. `links` are those that it was granted.
+
+    `direct` is as in `planned_routes`.
+    """
+
+    def __init__(self, links: Collection[str], direct: str) -> None:
+        self._links, self._direct = set(links), direct
+        self._plan: Plan | None = None
+
+    def changed(self, plan: Plan) -> JobRoutes | None:
+        """Return the routes of the present plan if they have other links than before; otherwise None."""
+        if plan is self._plan:
+            return None
+        self._plan = plan
+        found = planned_routes(plan, self._direct)
+        if found is None or self._links == set(found.links):
+            return None
+        self._links = set(found.links)
+        return found
 
 
 def planned_routes(plan: Plan, direct: str) -> JobRoutes | None:

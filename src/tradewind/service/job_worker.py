@@ -40,16 +40,17 @@ from tradewind.service.awaited_guest import AwaitedGuest
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.down_stores import first_down, note_down
-from tradewind.service.engine_request import engine_request, guest_of, limited
+from tradewind.service.engine_request import engine_request, granted_bytes_per_s, guest_of, limited
 from tradewind.service.failures import failure_kind, is_state_full
 from tradewind.service.faults import Faults
-from tradewind.service.job_routes import JobRoutes, planned_routes
+from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.links import scheduled_links
+from tradewind.service.operator_rules import operator_rules
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -195,7 +196,7 @@ class JobWorker:
             else:
                 guest.began(job.folder)
                 try:
-                    self._watch(job, lease, is_to_stop, row.traceparent)
+                    self._watch(job, lease, is_to_stop, row)
                 finally:
                     guest.note_sent()
         except _RoutesNotGranted as planned:
@@ -280,11 +281,18 @@ class JobWorker:
         guest = guest_of(row.request, self._settings.guest_address)
         if found is not None:
             self._trace_lost_run(row, found)
-            return found.resume(guest=guest, credentials=credentials, is_to_stop=is_to_stop)
+            return found.resume(
+                guest=guest,
+                credentials=credentials,
+                limit_bytes_per_s=granted_bytes_per_s(row.granted),
+                is_to_stop=is_to_stop,
+            )
         job = self._started_before(row, lease, guest, credentials, is_to_stop)
         if job is None:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
-            proposal = self._engine.propose(wanted, credentials=credentials)
+            with self._database.read() as connection:
+                rules = operator_rules(connection)
+            proposal = self._engine.propose(rules.around_closed(wanted), credentials=credentials)
             try:
                 _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
                 self._engine.keep(proposal)
@@ -314,7 +322,13 @@ class JobWorker:
             return None
         self._leases.state(lease)
         try:
-            return self._engine.start(row.proposal, guest=guest, credentials=credentials, is_to_stop=is_to_stop)
+            return self._engine.start(
+                row.proposal,
+                guest=guest,
+                credentials=credentials,
+                limit_bytes_per_s=granted_bytes_per_s(row.granted),
+                is_to_stop=is_to_stop,
+            )
         except UsageError as error:
             if self._job_of(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
@@ -351,16 +365,21 @@ class JobWorker:
         if self._traces is not None and run is not None and run.ended_unix_ms is None:
             self._traces.run_ended(row.id, row.traceparent, job)
 
-    def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], traceparent: str | None) -> None:
+    def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], row: JobRow) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
+
+        Routes that change are noted for the scheduler.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
+        routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
+                    if (changed := routes.changed(running.present_plan)) is not None:
+                        self._queue.note(lease, routes=changed.text())
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
@@ -371,7 +390,7 @@ class JobWorker:
             self._note_limits(job, lease)
         finally:
             if self._traces is not None:
-                self._traces.run_ended(lease.job, traceparent, job)
+                self._traces.run_ended(lease.job, row.traceparent, job)
         running.result()
 
     def _note_limits(self, job: Job, lease: JobLease) -> None:
@@ -473,10 +492,15 @@ def _require_granted(row: JobRow, routes: JobRoutes | None) -> None:
 
     They include the links of its last plan: it could alternate between two.
     """
-    granted = [] if row.granted is None else json.loads(row.granted)["links"]
+    granted = _granted_links(row)
     if routes is not None and not set(routes.links) <= set(granted):
         before = JobRoutes.of_text(row.routes)
         raise _RoutesNotGranted(routes if before is None else routes.with_links(before.links))
+
+
+def _granted_links(row: JobRow) -> list[str]:
+    links: list[str] = [] if row.granted is None else json.loads(row.granted)["links"]
+    return links
 
 
 def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:

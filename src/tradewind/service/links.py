@@ -5,16 +5,16 @@ The scheduler has a link of its own for a store whose region is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from tradewind.engine.sides import known_region
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
-from tradewind.service.stores import LOCAL, is_elsewhere, store_and_path
+from tradewind.service.stores import LOCAL, SERVERS, is_elsewhere, store_and_path
 
-__all__ = ["HERE", "UNKNOWN", "link_end", "scheduled_links", "transfer_links"]
+__all__ = ["HERE", "UNKNOWN", "link_end", "scheduled_links", "sites_on", "transfer_links"]
 
 #: Region of local files, and of a store whose address does not name its region: only tariffs for `*` apply to it.
 HERE = "site:local"
@@ -45,6 +45,12 @@ def link_end(store: str) -> str:
         return store
     region = known_region(parse_url(store, cwd="/"), Access()).region
     return store if region is None else str(region)
+
+
+def sites_on(ends: Iterable[str], links: Iterable[str]) -> tuple[str, ...]:
+    """Return the sites of a job with these ends and links, each once, with that of the servers."""
+    passed = [*ends, *(name for link in links for name in link.split(">"))]
+    return tuple(dict.fromkeys([SERVERS.name, *(name for name in passed if "://" not in name)]))
 
 
 def _region(text: str) -> str:

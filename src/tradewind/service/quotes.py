@@ -10,6 +10,7 @@ send much more than was counted, because the price is for that volume.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,19 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
+from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
 from tradewind.market.money import exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
+from tradewind.service.engine_request import bytes_per_s, with_rate_limit
 from tradewind.service.job_routes import planned_routes
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
 from tradewind.service.links import scheduled_links
 from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
+from tradewind.service.operator_rules import operator_rules
 from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
 from tradewind.service.problems import ApiProblem
 from tradewind.service.utilisation import price_utilisations
@@ -40,6 +44,8 @@ __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
 EXTRA_PART = 0.25
 EXTRA_BYTES = 64 << 20
 EXTRA_BYTES_MIN = 1 << 20
+#: Plans of a quote, each for the rate that the limits of the one before allow.
+LIMITED_PLANS_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,36 @@ class QuoteMaker:
             counted = _stated(document) or self._count(request, credentials)
             ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
-            proposal = self._engine.propose(bounded, keep=True, credentials=credentials)
+            proposal = self._proposed(sender[0], bounded, document, credentials)
+            self._engine.keep(proposal)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
         finally:
             self._slots.release()
         return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
+
+    def _proposed(
+        self, tenant: str, request: Request, document: Mapping[str, Any], credentials: GivenCredentials | None
+    ) -> Proposal:
+        """Return a proposal that keeps to the operator's rules, so that its rate and price can be kept.
+
+        It goes around what is closed if it can; otherwise the job waits. A lower rate may lead to other routes, with
+        other limits.
+        """
+        with self._database.read() as connection:
+            rules = operator_rules(connection)
+        try:
+            proposal = self._engine.propose(rules.around_closed(request), credentials=credentials)
+        except InfeasibleGoal:
+            proposal = self._engine.propose(request, credentials=credentials)
+        for _ in range(LIMITED_PLANS_MAX):
+            routes = planned_routes(proposal.plan, scheduled_links(document)[0][0])
+            limit_gbps = math.inf if routes is None else rules.rate_gbps(tenant, document, routes)
+            if routes is None or routes.rate_gbps <= limit_gbps:
+                break
+            proposal.drop()
+            limited = with_rate_limit(proposal.request, bytes_per_s(limit_gbps))
+            proposal = self._engine.propose(limited, credentials=credentials)
+        return proposal
 
     def _count(self, request: Request, credentials: GivenCredentials | None) -> Progress:
         """Return the counts of a dry run."""

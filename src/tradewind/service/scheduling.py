@@ -18,7 +18,7 @@ from tradewind.errors import StateError
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
-from tradewind.service.bindings import ServiceBinder, grant_document, service_job
+from tradewind.service.bindings import ServiceBinder, grant_document, rebound_document, service_job
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import proven_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
@@ -43,6 +43,7 @@ from tradewind.service.scheduler.events import (
     Decision,
     JobCancelled,
     JobSubmitted,
+    RebindJob,
     RefuseJob,
     RoutesChanged,
     RunEnded,
@@ -64,6 +65,7 @@ from tradewind.service.scheduling_rows import (
     open_jobs,
     parts,
     progressed,
+    rerouted,
     restored,
     run_costs,
     running_jobs,
@@ -90,6 +92,7 @@ class SeenJob:
     moved_bytes: int
     sentence: str | None
     ends: tuple[int, int] | None
+    routes: str | None = None
 
 
 class ServiceScheduler:
@@ -301,7 +304,7 @@ class ServiceScheduler:
             if found is not None and job_id in self._seen and found.bytes_done > moved_before:
                 yield progressed(job_id, found, moved_before)
 
-    def _is_news(self, job_id: str, state: str, failures: str) -> bool:
+    def _is_news(self, job_id: str, state: str, failures: str, routes: str | None) -> bool:
         """Return whether the row of a job differs from what the scheduler knows."""
         assert self._scheduler is not None
         seen, phase = self._seen.get(job_id), self._scheduler.phase(job_id)
@@ -309,7 +312,9 @@ class ServiceScheduler:
             return True
         if state == "waiting":
             return phase == RUNNING_PHASE or seen.failures != failures
-        return phase != RUNNING_PHASE and state in LEAVING
+        if phase == RUNNING_PHASE:
+            return state == "running" and seen.routes != routes
+        return state in LEAVING
 
     def _ends(self, found: Mapping[str, tuple[str, str | None, int]]) -> Iterator[SchedulerEvent]:
         for job_id, (state, engine_job, moved_before) in sorted(found.items()):
@@ -344,7 +349,10 @@ class ServiceScheduler:
     def _events_of(self, row: JobRow, is_new: bool) -> list[SchedulerEvent]:
         assert self._scheduler is not None
         seen, phase = self._seen.get(row.id), self._scheduler.phase(row.id)
-        now = SeenJob(row.failures, row.moved_bytes, row.waiting, None)
+        if seen is not None and phase == RUNNING_PHASE and row.state == "running":
+            seen.routes = row.routes
+            return [*rerouted(row)]
+        now = SeenJob(row.failures, row.moved_bytes, row.waiting, None, row.routes)
         is_failed = seen is not None and seen.failures != row.failures and row.failure is not None
         events: list[SchedulerEvent] = []
         if seen is not None and phase == RUNNING_PHASE and row.state == "waiting" and is_failed:
@@ -357,7 +365,7 @@ class ServiceScheduler:
             if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
                 events.append(JobSubmitted(service_job(row, self._proven, self._rules_of_machines)))
             elif row.state == "waiting" or row.granted is not None:
-                events.append(restored(row, self._proven, self._rules_of_machines))
+                events += [restored(row, self._proven, self._rules_of_machines), *rerouted(row)]
         self._seen[row.id] = now
         return events
 
@@ -382,6 +390,8 @@ class ServiceScheduler:
                         tunings += self._not_started(decision.job_id)
                 elif isinstance(decision, StopJob):
                     _stop(connection, decision)
+                elif isinstance(decision, RebindJob):
+                    _rebind(connection, decision)
                 elif isinstance(decision, TuneLink):
                     tunings.append(decision)
                 else:
@@ -469,6 +479,15 @@ class ServiceScheduler:
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
             if _has_moved(seen.ends, end, now_ms):
                 ends[name] = end
+
+
+def _rebind(connection: Connection, rebound: RebindJob) -> None:
+    """Record the routes that a running job uses now."""
+    mine = jobs.c.id == rebound.job_id, jobs.c.granted.is_not(None)
+    text = connection.execute(select(jobs.c.granted).where(*mine)).scalar()
+    if text is not None:
+        granted = rebound_document(json.loads(text), rebound.binding)
+        connection.execute(update(jobs).where(*mine).values(granted=granted))
 
 
 def _stop(connection: Connection, stop: StopJob) -> None:

@@ -12,11 +12,12 @@ from sqlalchemy import ColumnElement, Connection, ScalarSelect, func, select
 from tradewind.market.money import MICROS_PER_USD
 from tradewind.model.event import Progress, StageLimit
 from tradewind.service.bindings import binding_of, service_job
+from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobQueue, JobRow
 from tradewind.service.limits import PASS_JOBS_MAX
 from tradewind.service.machines import MachineRules
 from tradewind.service.money_tables import charges
-from tradewind.service.scheduler.events import CostCounted, JobRestored, RunProgressed
+from tradewind.service.scheduler.events import CostCounted, JobRestored, RunProgressed, RunRerouted
 from tradewind.service.scheduler.jobs import resources_of
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.tuning import REQUESTS_MAX
@@ -30,6 +31,7 @@ __all__ = [
     "open_jobs",
     "parts",
     "progressed",
+    "rerouted",
     "restored",
     "run_costs",
     "running_jobs",
@@ -48,12 +50,12 @@ def running_jobs(connection: Connection) -> list[tuple[str, str, int]]:
     return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
 
 
-def open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Return state and failures of the active jobs and the oldest waiting ones."""
-    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures)
+def open_jobs(connection: Connection) -> dict[str, tuple[str, str, str | None]]:
+    """Return state, failures and routes of the active jobs and the oldest waiting ones."""
+    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures, jobs.c.routes)
     active = connection.execute(columns.where(jobs.c.state.in_(ACTIVE)))
     waiting = columns.where(jobs.c.state == "waiting").order_by(jobs.c.id).limit(PASS_JOBS_MAX)
-    return {one: (state, failures) for found in (active, connection.execute(waiting)) for one, state, failures in found}
+    return {one: tuple(seen) for found in (active, connection.execute(waiting)) for one, *seen in found}
 
 
 def progressed(job_id: str, found: Progress, moved_before: int) -> RunProgressed:
@@ -103,6 +105,16 @@ def restored(row: JobRow, proven: set[tuple[str, str]], rules: MachineRules) -> 
     granted = json.loads(row.granted)
     run = {"rate_gbps": granted["rate_gbps"], "started_s": granted["at_unix_ms"] / 1000}
     return JobRestored(**common, **run, binding=binding_of(granted))
+
+
+def rerouted(row: JobRow) -> list[RunRerouted]:
+    """Return an event if a running job has other routes than it was granted."""
+    routes = JobRoutes.of_text(row.routes)
+    if row.state != "running" or routes is None or row.granted is None:
+        return []
+    if set(json.loads(row.granted)["links"]) == set(routes.links):
+        return []
+    return [RunRerouted(row.id, routes.links, routes.rate_gbps)]
 
 
 def costs_today(connection: Connection, now_s: float) -> list[CostCounted]:

@@ -31,7 +31,7 @@ from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
 from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
 from tradewind.service.stores import SERVERS
 
-__all__ = ["STORE", "RuleReader", "bans_in_force"]
+__all__ = ["STORE", "RuleReader", "banned_now", "bans_in_force", "limits_of_resources"]
 
 #: Kind of a ban on both the reads and the writes of a store.
 STORE = "store"
@@ -61,8 +61,7 @@ class RuleReader:
         ]
 
     def _limit_changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
-        query = select(resource_limits).limit(RESOURCE_LIMITS_MAX)
-        now = {Resource(row["kind"], row["name"]): _limit(row) for row in connection.execute(query).mappings()}
+        now = limits_of_resources(connection)
         own = now.get(SERVERS, NO_LIMIT)
         active = servers_jobs_max if own.active is None else min(own.active, servers_jobs_max)
         now[SERVERS] = replace(own, active=active)
@@ -102,6 +101,17 @@ class RuleReader:
         new = [one for one in now if one not in self._sold]
         self._sold = set(now)
         return new
+
+
+def limits_of_resources(connection: Connection) -> dict[Resource, ResourceLimit]:
+    """Return the limits that operators have set."""
+    query = select(resource_limits).limit(RESOURCE_LIMITS_MAX)
+    return {Resource(row["kind"], row["name"]): _limit(row) for row in connection.execute(query).mappings()}
+
+
+def banned_now(connection: Connection, clock_ms: int) -> set[Resource]:
+    """Return the resources that are closed by a ban at a Unix time by the database's clock [ms]."""
+    return {ban.resource for ban in _bans(connection, clock_ms) if ban.start_s * 1000 <= clock_ms}
 
 
 def bans_in_force(connection: Connection, clock_ms: int) -> Bans:

@@ -96,6 +96,7 @@ jobs = Table(
     UniqueConstraint("tenant", "idempotency_key", name="job_of_key"),
     Index("jobs_of_tenant", "tenant", "id"),
     Index("jobs_by_state", "state", "id"),
+    Index("jobs_of_owner", "owner"),
     Index("jobs_of_schedule", "schedule"),
 )
 

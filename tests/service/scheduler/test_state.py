@@ -73,6 +73,16 @@ def test_a_rate_limit_lowers_the_rate_of_the_next_job_and_then_blocks() -> None:
     assert why(scheduler, "c") == "The limit of link cern>lab is reached: rate."
 
 
+def test_a_job_that_needs_its_whole_rate_waits_for_it_or_for_the_limit() -> None:
+    scheduler = Scheduler(direct)
+    limited(scheduler, LINK, "cern>lab", ResourceLimit(rate_gbps=11))
+    assert submit(scheduler, job("a"), job("whole", rate_share_min=1.0)) == ["a"]
+    assert why(scheduler, "whole") == "The limit of link cern>lab is reached: rate."
+    assert limited(scheduler, LINK, "cern>lab", ResourceLimit(rate_gbps=2), now_s=1) == []
+    (decision,) = [one for one in scheduler.handle(2, RunEnded("a")) if isinstance(one, StartJob)]
+    assert (decision.job_id, decision.rate_gbps) == ("whole", 2)
+
+
 def test_small_jobs_do_not_overtake_one_that_needs_more_rate() -> None:
     scheduler = Scheduler(direct)
     limited(scheduler, STORE_IN, "lab", ResourceLimit(rate_gbps=16))

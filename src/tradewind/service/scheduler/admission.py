@@ -78,7 +78,9 @@ class Admitter:
             cause = self._closed(job, binding, resources, now_s) or self._held(resources, queue)
             if cause is None:
                 rate_gbps = min([binding.rate_gbps, job.rate_gbps_max, *self._bought_of_held(resources, queue)])
-                admission = self.limits.admit(resources, rate_gbps, job.rate_gbps_min, usd, job.tenant)
+                admission = self.limits.admit(
+                    resources, rate_gbps, job.rate_gbps_min, usd, job.tenant, job.rate_share_min
+                )
                 if admission.resource is None:
                     return Grant(binding, resources, admission.rate_gbps, usd)
                 until_s = self.limits.sold.until_s(admission.resource) if admission.dimension == SOLD else None

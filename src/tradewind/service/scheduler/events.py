@@ -28,11 +28,13 @@ __all__ = [
     "JobSubmitted",
     "LimitSet",
     "LinkRestored",
+    "RebindJob",
     "RefuseJob",
     "RoutesChanged",
     "RunEnded",
     "RunFailed",
     "RunProgressed",
+    "RunRerouted",
     "SchedulerEvent",
     "StartJob",
     "StopJob",
@@ -131,6 +133,18 @@ class RunProgressed:
     moved_bytes: int
     left_bytes: int | None = None
     requests: tuple[float | None, float | None] | None = None
+
+
+@dataclass(frozen=True)
+class RunRerouted:
+    """The plan of a running job was replaced: `links` are those of all hops of its present routes.
+
+    `planned_gbps` is the planned rate of all routes together, as in `ServiceJob`.
+    """
+
+    job_id: str
+    links: tuple[str, ...]
+    planned_gbps: float
 
 
 @dataclass(frozen=True)
@@ -236,6 +250,7 @@ SchedulerEvent = (
     | RunEnded
     | RunFailed
     | RunProgressed
+    | RunRerouted
     | JobCancelled
     | JobPaused
     | JobResumed
@@ -274,6 +289,14 @@ class StopJob:
 
 
 @dataclass(frozen=True)
+class RebindJob:
+    """A running job uses this binding from now on, at the rate that it was started with."""
+
+    job_id: str
+    binding: Binding
+
+
+@dataclass(frozen=True)
 class FailJob:
     """A job failed for good: its class of failure has no attempts left."""
 
@@ -307,4 +330,4 @@ class TuneLink:
     is_starting: bool = False
 
 
-Decision = StartJob | StopJob | FailJob | RefuseJob | TuneLink
+Decision = StartJob | StopJob | RebindJob | FailJob | RefuseJob | TuneLink

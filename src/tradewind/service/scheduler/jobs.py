@@ -10,6 +10,7 @@ from tradewind.model.records import dataclass
 
 __all__ = [
     "LINK",
+    "RATE_SHARE_MIN",
     "SITE",
     "STORE_IN",
     "STORE_OUT",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 STORE_IN, STORE_OUT, LINK, SITE, TENANT = "store-in", "store-out", "link", "site", "tenant"
+RATE_SHARE_MIN = 0.25
 TENANT_STORE = "tenant-store"
 """A store as one tenant reaches it, where jobs wait if it does not answer. It has no limits."""
 
@@ -60,6 +62,8 @@ class ServiceJob:
     needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known, and
     `usd_max` the most that its runs may cost together; without both, the binding's price counts.
 
+    It does not start with less than `rate_share_min` of its binding's rate, or of a lower limit. It waits instead.
+
     `links` are those of all hops of its routes, with their whole rate `planned_gbps`, if the job was planned already.
 
     `is_proven` says that the tenant has written to the destinations before. Otherwise it may have no right to, so while
@@ -86,6 +90,7 @@ class ServiceJob:
     is_proven: bool = True
     links: tuple[str, ...] = ()
     planned_gbps: float = 0.0
+    rate_share_min: float = RATE_SHARE_MIN
 
     @property
     def destinations(self) -> tuple[str, ...]:

@@ -7,14 +7,12 @@ from collections.abc import Container, Iterable
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
-from tradewind.service.scheduler.jobs import Resource
+from tradewind.service.scheduler.jobs import RATE_SHARE_MIN, Resource
 from tradewind.service.scheduler.sold import SoldBandwidth
 
-__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "SOLD", "TUNED", "USD", "Admission", "Limits", "ResourceLimit"]
+__all__ = ["ACTIVE", "DAY_S", "RATE", "ROUNDING", "SOLD", "TUNED", "USD", "Admission", "Limits", "ResourceLimit"]
 
 DAY_S = 86_400
-RATE_SHARE_MIN = 0.25
-"""A job does not start with less than this share of its binding's rate. It waits instead."""
 ROUNDING = 1e-9
 """Share of a limit that sums of rates may exceed."""
 ACTIVE, RATE, USD = "active jobs", "rate", "cost per day"
@@ -125,16 +123,23 @@ class Limits:
         return self._usage[resource]
 
     def admit(
-        self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float, tenant: str
+        self,
+        resources: Iterable[Resource],
+        rate_gbps: float,
+        rate_gbps_min: float,
+        usd: float,
+        tenant: str,
+        rate_share_min: float = RATE_SHARE_MIN,
     ) -> Admission:
         """Return the rate at which a job may start, or the first resource that has no room for it.
 
-        What its tenant has bought of a resource is enough, also if it is a small share of the route's rate.
+        It needs `rate_share_min` of `rate_gbps`, or of a lower limit. What its tenant has bought of a resource is
+        enough, also if it is a small share of the route's rate.
         """
         resources = tuple(resources)
         # A limit below the route's rate makes the job slower; it does not keep it waiting for ever.
         rate_gbps = min([rate_gbps, *(self.limit(one).rate_gbps or math.inf for one in resources)])
-        least = max(rate_gbps_min, rate_gbps * RATE_SHARE_MIN)
+        least = max(rate_gbps_min, rate_gbps * rate_share_min)
         for resource in resources:
             # Bandwidth that was bought is due also on a link that is full.
             if self.is_full(resource) and self.sold.left_gbps(resource, tenant) <= 0:

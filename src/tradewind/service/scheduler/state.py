@@ -10,13 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from tradewind.errors import UsageError
+from tradewind.model.records import replace
 from tradewind.service.scheduler import events
 from tradewind.service.scheduler.admission import Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
 from tradewind.service.scheduler.ends import run_s, see_progress
 from tradewind.service.scheduler.estimates import Estimates
 from tradewind.service.scheduler.eta import Eta
-from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
+from tradewind.service.scheduler.events import (
+    Decision,
+    FailJob,
+    RebindJob,
+    RefuseJob,
+    SchedulerEvent,
+    StartJob,
+    StopJob,
+)
 from tradewind.service.scheduler.job_states import (
     DELAYED_PHASE,
     OWNED_PHASE,
@@ -39,6 +48,7 @@ from tradewind.service.scheduler.jobs import (
 )
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
+from tradewind.service.scheduler.reroutes import regrant, why_not_there
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.timers import Timers
@@ -318,6 +328,23 @@ class Scheduler:
             self._tuned.progressed(state, event.moved_bytes, self._now_s)
             state.requests = event.requests or state.requests
 
+    def _rerouted(self, event: events.RunRerouted) -> None:
+        """Count a running job for its present routes, or stop it if it may not use them."""
+        state = self._jobs.get(event.job_id)
+        if state is None or state.grant is None or set(event.links) == set(state.grant.binding.links):
+            return
+        state.job = replace(state.job, links=event.links, planned_gbps=event.planned_gbps)
+        binding = next(iter(self._admitter.bindings(state.job)))
+        resources = resources_of(state.job, binding)
+        reason = why_not_there(state.grant, resources, state.job.tenant, self._admitter, self._now_s)
+        if reason is not None:
+            self._withdraw(state, reason)
+            self._make_ready(state)
+            self._estimates.set_anew([state], self._now_s)
+            return
+        self._decisions.append(RebindJob(state.job.id, binding))
+        self._turns.free(regrant(state, binding, self._admitter, self._tuned, self._turns, self._now_s))
+
     def _withdraw(self, state: JobState, reason: str, spent_usd: float | None = None) -> None:
         """Stop a job's run, or take the job out of its queue."""
         if state.grant:
@@ -477,6 +504,7 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.RunEnded: Scheduler._ended,
     events.RunFailed: Scheduler._failed,
     events.RunProgressed: Scheduler._progressed,
+    events.RunRerouted: Scheduler._rerouted,
     events.JobCancelled: Scheduler._cancelled,
     events.JobPaused: Scheduler._paused,
     events.JobResumed: Scheduler._resumed,

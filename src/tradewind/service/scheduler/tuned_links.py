@@ -54,6 +54,19 @@ class TunedLinks:
             link = self._tuner.started(name, now_s)
             self._limits.tune(Resource(LINK, name), link.jobs_max)
 
+    def rerouted(self, state: JobState, binding: Binding, now_s: float) -> None:
+        """Count a running job for the links of a new binding, before it is granted."""
+        before = self._names(state)
+        after = () if self._tuner is None else tuned_names(binding.links)
+        for name in (one for one in before if one not in after):
+            assert self._tuner is not None
+            self._tuner.left(name)
+        for name in (one for one in after if one not in before):
+            assert self._tuner is not None
+            link = self._tuner.started(name, now_s)
+            self._limits.tune(Resource(LINK, name), link.jobs_max)
+            self._tuner.moved(name, state.job.tenant, 0, now_s, is_first=state.is_moving)
+
     def progressed(self, state: JobState, moved_bytes: int, now_s: float) -> None:
         """Count what a running job has moved so far.
 

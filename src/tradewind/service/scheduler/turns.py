@@ -64,7 +64,7 @@ class Turns:
 
     def queue_of(self, job: ServiceJob) -> WaitingQueue:
         """Return the queue of a job."""
-        rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps
+        rates = job.rate_gbps_min, job.rate_gbps_max, job.planned_gbps, job.rate_share_min
         name = (job.tenant, job.activity, job.sources, job.destinations, job.links, *rates)
         if name not in self._queues:
             self._numbers += 1

@@ -1,0 +1,73 @@
+"""The operator's rules for a plan: places that are closed, by bans or by limits of 0, and limits of rates.
+
+The scheduler applies all rules when a job starts. A plan is made with them in mind, so that it uses nothing that is
+closed, and a quote promises no rate that the limits do not allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from tradewind.engine.proposal import Request
+from tradewind.model.records import dataclass, replace
+from tradewind.model.region import Region
+from tradewind.service.database import database_unix_ms
+from tradewind.service.job_routes import JobRoutes
+from tradewind.service.links import link_end, sites_on
+from tradewind.service.scheduler.jobs import LINK, SITE, STORE_IN, STORE_OUT, TENANT, Resource
+from tradewind.service.scheduler.limits import ResourceLimit
+from tradewind.service.scheduling_rules import banned_now, limits_of_resources
+from tradewind.service.stores import stores_of
+
+__all__ = ["OperatorRules", "operator_rules"]
+
+
+@dataclass(frozen=True)
+class OperatorRules:
+    """The rules that are in force."""
+
+    closed: frozenset[Resource]
+    limits: Mapping[Resource, ResourceLimit]
+
+    def around_closed(self, request: Request) -> Request:
+        """Return a request whose plan uses no closed region or link."""
+        regions = [region for one in self.closed if one.kind == SITE for region in _regions(one.name)]
+        links = [_regions(one.name) for one in self.closed if one.kind == LINK]
+        pairs = [(link[0], link[1]) for link in links if len(link) == 2]
+        return replace(request, closed_regions=tuple(sorted(regions)), closed_links=tuple(sorted(pairs)))
+
+    def rate_gbps(self, tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> float:
+        """Return the highest rate that the limits allow a job on its routes, if nothing else runs [Gbit/s]."""
+        used = _resources(tenant, document, routes)
+        return min((self.limits[one].rate_gbps or math.inf for one in used if one in self.limits), default=math.inf)
+
+
+def operator_rules(connection: Connection) -> OperatorRules:
+    """Return the rules that are in force by the database's clock."""
+    now_ms = database_unix_ms(connection)
+    limits = limits_of_resources(connection)
+    banned = banned_now(connection, now_ms)
+    return OperatorRules(frozenset(banned) | {one for one, limit in limits.items() if limit.is_closed}, limits)
+
+
+def _resources(tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> Iterable[Resource]:
+    source, ends = stores_of(document)
+    yield Resource(STORE_OUT, source)
+    yield from (Resource(STORE_IN, name) for name in ends)
+    yield from (Resource(LINK, name) for name in routes.links)
+    yield from (Resource(SITE, name) for name in sites_on([link_end(source), *map(link_end, ends)], routes.links))
+    yield Resource(TENANT, tenant)
+
+
+def _regions(name: str) -> list[Region]:
+    """Return the regions of a site or link; none if an end is a store."""
+    if "://" in name:
+        return []
+    try:
+        return [Region.parse(end) for end in name.split(">")]
+    except ValueError:
+        return []

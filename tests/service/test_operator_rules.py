@@ -1,0 +1,84 @@
+"""Plans are made with the operator's rules in mind: what is closed, and limits of rates."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from tests.service.local import copy_request, new_database
+from tradewind.engine.proposal import Request
+from tradewind.model.region import Region
+from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.job_routes import JobRoutes
+from tradewind.service.operator_rules import operator_rules
+from tradewind.service.scheduling_tables import bans, resource_limits
+
+A, B, RELAY = (Region("aws", name) for name in ("us-east-1", "eu-west-1", "eu-north-1"))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
+    database = new_database(tmp_path)
+    yield database
+    database.close()
+
+
+def ban(database: ServiceDatabase, kind: str, name: str, *, from_ms: int = -1000, until_ms: int | None = None) -> None:
+    """Ban a resource between times from now."""
+    with database.write() as connection:
+        now_ms = database_unix_ms(connection)
+        times = {"start_unix_ms": now_ms + from_ms, "end_unix_ms": None if until_ms is None else now_ms + until_ms}
+        flags = dict.fromkeys(("stops_jobs", "refuses_jobs", "is_maintenance"), 0)
+        connection.execute(
+            insert(bans).values(id=f"b-{kind}-{name}", kind=kind, name=name, reason="x", **times, **flags)
+        )
+
+
+def limit(database: ServiceDatabase, kind: str, name: str, **limits: float) -> None:
+    with database.write() as connection:
+        connection.execute(insert(resource_limits).values(kind=kind, name=name, **limits))
+
+
+def test_a_plan_goes_around_what_is_closed(database: ServiceDatabase) -> None:
+    ban(database, "site", str(RELAY))
+    ban(database, "link", f"{A}>{B}")
+    ban(database, "site", "aws:us-west-2", from_ms=60_000)
+    ban(database, "site", "aws:us-west-1", until_ms=-1)
+    ban(database, "link", f"s3://bucket>{B}")
+    ban(database, "store", "s3://bucket")
+    limit(database, "link", f"{B}>{A}", active=0)
+    limit(database, "site", "gcp:us-east1", rate_gbps=0.0)
+    limit(database, "site", "servers", active=0)
+    limit(database, "site", "gcp:us-east4", rate_gbps=1.0)
+    with database.read() as connection:
+        asked = operator_rules(connection).around_closed(Request("s3://a", "s3://b"))
+    assert set(asked.closed_regions) == {RELAY, Region("gcp", "us-east1")}
+    assert set(asked.closed_links) == {(A, B), (B, A)}
+
+
+def test_the_lowest_limit_of_all_that_a_job_uses(database: ServiceDatabase, tmp_path: Path) -> None:
+    routes, document = JobRoutes((f"{A}>{RELAY}", f"{RELAY}>{B}"), 5.0), copy_request(tmp_path)
+
+    def rate_gbps() -> float:
+        with database.read() as connection:
+            return operator_rules(connection).rate_gbps("lab", document, routes)
+
+    assert rate_gbps() == math.inf
+    for lower, (kind, name) in enumerate(
+        [
+            ("tenant", "lab"),
+            ("site", str(RELAY)),
+            ("link", f"{RELAY}>{B}"),
+            ("store-in", "local"),
+            ("store-out", "local"),
+            ("site", "servers"),
+        ]
+    ):
+        limit(database, kind, name, rate_gbps=4.0 - lower / 2)
+        assert rate_gbps() == 4.0 - lower / 2
+    limit(database, "tenant", "other", rate_gbps=0.1)
+    limit(database, "link", f"{A}>{B}", rate_gbps=0.1)
+    limit(database, "link", f"{A}>{RELAY}", rate_gbps=0.0)
+    assert rate_gbps() == 1.5, "a job waits for what is closed"
