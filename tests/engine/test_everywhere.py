@@ -150,3 +150,40 @@ def test_machines_are_found_and_ended_even_if_their_prices_cannot_be_read(
     assert [(each.place, each.usd) for each in found] == [("host aws", None), ("aws", None)]
     assert all(swept.error is None for swept in place.sweep(found))
     assert machines(place) == []
+
+
+def test_a_place_whose_files_or_programs_fail_does_not_hide_the_others(
+    tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example: the private key of a login cannot be read, or a program that gets credentials is not executable."""
+    place, words = everywhere(tmp_path), "[Errno 13] Permission denied: '/home/me/.ssh/id'"
+
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/home/me/.ssh/id")
+
+    for call in ("machines", "leftovers", "terminate"):
+        monkeypatch.setattr(providers["ssh"], call, fail)
+    found = list(place.found())
+    assert [(each[0], str(each[1])) for each in found if isinstance(each, tuple)] == [("host aws", words)]
+    (other,) = machines(place)
+    assert other.place == "aws"
+    assert [(each[0], str(each[1])) for each in place.remains() if isinstance(each, tuple)] == [("host aws", words)]
+    failed = FoundMachine("host aws", providers["ssh"].machine, "gone", None, 0.0)
+    for done in (list(place.sweep([failed, other])), list(place.end([failed], []))):
+        assert {(each.what, str(each.error)) for each in done if each.error is not None} == {("host aws", words)}
+    assert providers["aws"].ended == ["aws-1"]
+    assert place.known(["f"]) == set()
+
+
+def test_a_place_that_cannot_be_opened_does_not_hide_the_others(
+    tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(document: Mapping[str, Any], *_: object) -> Provider:
+        if document["kind"] == "ssh":
+            raise OSError("no space left on device")
+        return providers.setdefault("aws", Provider("aws"))
+
+    monkeypatch.setattr("tradewind.engine.everywhere.make_provider", make)
+    found = list(everywhere(tmp_path).found())
+    assert [each if isinstance(each, FoundMachine) else str(each[1]) for each in found][0] == "no space left on device"
+    assert len(found) == 2

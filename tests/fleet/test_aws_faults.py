@@ -26,6 +26,7 @@ from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import InFlight, each_of
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
+from tradewind.fleet.providers.aws import AwsProvider
 from tradewind.fleet.remains import look_for_remains
 from tradewind.model.aws import AwsSettings
 from tradewind.model.records import replace
@@ -92,7 +93,12 @@ FAULTS = {
         "an account that is signed up for EC2, and a region that it has enabled",
     ),
     "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", LOGIN),
-    "wrong clock": ("RequestExpired", "Request has expired.", "permission", "the right time on this machine"),
+    "wrong clock, or an expired session": (
+        "RequestExpired",
+        "Request has expired.",
+        "permission",
+        f"{LOGIN}; and the right time on this machine",
+    ),
     "region not enabled": (
         "AuthFailure",
         "AWS was not able to validate the provided access credentials",
@@ -107,6 +113,14 @@ FAULTS = {
     ),
     "account being verified": ("PendingVerification", "Your account is currently being verified", "permission", None),
     "group not known yet": ("InvalidGroup.NotFound", "The security group 'sg-1' does not exist", "transient", None),
+    "no room for the disk": (
+        "InsufficientVolumeCapacity",
+        "There is not enough capacity to fulfill your EBS volume provision request",
+        "capacity",
+        None,
+    ),
+    "no default network": ("VPCResourceNotSpecified", "The resource can be used only in a VPC", "bad request", None),
+    "tag policy": ("TagPolicyViolation", "The tag policy does not allow the specified value", "bad request", None),
     "throttled": ("RequestLimitExceeded", "Request limit exceeded.", "throttled", None),
     "wrong image": ("InvalidAMIID.NotFound", "The image id '[ami-1]' does not exist", "bad request", None),
     "wrong profile": ("InvalidParameterValue", "Value (x) for iamInstanceProfile is invalid", "bad request", None),
@@ -371,6 +385,63 @@ def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStag
     provider.machines({FLEET_TAG: FLEET})
     home = "198.51.100.7/32"
     assert admitted(stage) == {(7442, home), (7443, home), (7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
+
+
+def test_a_rule_is_spent_on_one_address_of_each_machine(stage: AwsStage) -> None:
+    """A group has 60 rules for incoming connections, and a machine is dialled at one address, the public one."""
+    provider = stage.provider()
+    assert isinstance(provider, AwsProvider)
+    (machine,) = launch(provider)
+    both = [
+        replace(machine, addresses={"public": f"198.51.100.{number}", "private": f"172.31.0.{number}"})
+        for number in range(100, 140)
+    ]
+    provider._admit(FLEET, both)
+    ranges = {cidr for port, cidr in admitted(stage) if port == 7443}
+    assert ranges == {"198.51.100.7/32", *(f"198.51.100.{number}/32" for number in range(100, 140))}
+
+
+def test_the_quota_counts_only_instances_of_its_own_families(stage: AwsStage) -> None:
+    """GPU instances of the account have a quota of their own (Amazon EC2 instance type quotas)."""
+    import boto3
+
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    image = client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    others = []
+    for name in ("g4dn.xlarge", "x1e.xlarge"):
+        answer = client.run_instances(ImageId=image, InstanceType=name, MinCount=1, MaxCount=1)
+        others.append(answer["Instances"][0]["InstanceId"])
+    try:
+        stage.cloud.set(vcpus=32)
+        quota = stage.provider().quota(REGION)
+        assert quota is not None and quota.used == 0
+        own = client.run_instances(ImageId=image, InstanceType="m5.xlarge", MinCount=1, MaxCount=1)
+        others.append(own["Instances"][0]["InstanceId"])
+        quota = stage.provider().quota(REGION)
+        assert quota is not None and quota.used > 0
+    finally:
+        client.terminate_instances(InstanceIds=others)
+
+
+def test_a_quota_without_a_value_of_the_account_is_unknown(stage: AwsStage) -> None:
+    stage.cloud.fault(
+        "GetServiceQuota", "NoSuchResourceException", "The request failed because the resource does not exist"
+    )
+    assert stage.provider().quota(REGION) is None
+
+
+def test_the_console_of_a_running_instance_is_its_latest(stage: AwsStage) -> None:
+    """Without that wish Amazon shows what it kept after the start, long before the program was downloaded."""
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    instance = machine.id.rpartition("/")[2]
+    stage.cloud.ran(instance, console="tradewind: the program cannot be downloaded")
+    host = provider.host(machine)
+    assert host is not None and host.log_tail(100) == "tradewind: the program cannot be downloaded"
+    stage.cloud.fault("GetConsoleOutput", "UnsupportedOperation", "This instance type does not support the latest")
+    assert "tradewind" not in host.log_tail(100), "an instance without Nitro shows what was kept"
+    stage.cloud.end(instance)
+    assert host.log_tail(100) == "tradewind: the program cannot be downloaded"
 
 
 def test_all_addresses_are_admitted_when_another_call_changes_the_group_meanwhile(stage: AwsStage) -> None:

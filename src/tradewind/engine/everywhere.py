@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from tradewind.errors import TradewindError
+from tradewind.errors import GatewayError, TradewindError
 from tradewind.fleet.billing import billed_usd, offer_of
 from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.fleet.ending import terminate
@@ -24,6 +24,8 @@ __all__ = ["Everywhere", "FoundLeftover", "FoundMachine", "Swept"]
 
 #: Timeout of listing what is left at a place: lists of several kinds, in each region of a cloud.
 LEFTOVERS_S = 120.0
+#: Errors of one place, which must not hide the others: also those of its files, programs and connections.
+FAILURES = (TradewindError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ class Everywhere:
         try:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
-        except TradewindError as error:
-            return error
+        except FAILURES as error:
+            return _typed(error)
         living = [machine for machine in listed if not machine.ended]
         offers = self._offers(provider, {machine.region for machine in living})
         now_s = time.time()
@@ -161,7 +163,7 @@ class Everywhere:
             return ()
         try:
             return self._in_flight.within(CALL_S, "list offers", lambda: tuple(provider.offers(regions)))
-        except TradewindError:
+        except FAILURES:
             return ()
 
     def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool = False) -> Iterator[Swept]:
@@ -187,7 +189,7 @@ class Everywhere:
             if set(fleets) - seen and provider.settles_s > 0:
                 time.sleep(provider.settles_s)
                 seen |= {one.tags.get(FLEET_TAG, "") for one in self._leftovers(provider)}
-        except TradewindError:
+        except FAILURES:
             return set()  # `found` reports why.
         return seen
 
@@ -222,8 +224,8 @@ class Everywhere:
             for one in _unused(self._leftovers(provider)):
                 if one.tags.get(FLEET_TAG) in fleets:
                     done.append(self._removed(place.name, provider, one))
-        except TradewindError as error:
-            done.append(Swept(place.name, error))
+        except FAILURES as error:
+            done.append(Swept(place.name, _typed(error)))
         return done
 
     def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
@@ -235,8 +237,8 @@ class Everywhere:
             done += self._late(place, provider, everything)
             for one in self._removable(provider, everything):
                 done.append(self._removed(place.name, provider, one))
-        except TradewindError as error:
-            done.append(Swept(place.name, error))
+        except FAILURES as error:
+            done.append(Swept(place.name, _typed(error)))
         return done
 
     def _removable(self, provider: Provider, everything: bool) -> list[Leftover]:
@@ -261,8 +263,8 @@ class Everywhere:
         """Remove what is left. One that cannot be removed does not keep the others."""
         try:
             terminate(provider, [one.id], 0.0, self._in_flight)
-        except TradewindError as error:
-            return Swept(place, error)
+        except FAILURES as error:
+            return Swept(place, _typed(error))
         return Swept(f"{place}: removed a {one.named}")
 
     def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
@@ -272,8 +274,8 @@ class Everywhere:
         ids = [found.machine.id for found in wanted]
         try:
             terminate(provider, ids, STOP_S, self._in_flight, lambda ended: gone.add(ended.id))
-        except TradewindError as refused:
-            error = refused
+        except FAILURES as failed:
+            error = _typed(failed)
         now_s = time.time()
         ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted if found.machine.id in gone)
         names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in ended)
@@ -307,8 +309,8 @@ class Everywhere:
     def _left(self, place: _Place) -> Sequence[Leftover] | TradewindError:
         try:
             return self._leftovers(place.connected())
-        except TradewindError as error:
-            return error
+        except FAILURES as error:
+            return _typed(error)
 
 
 def _unused(left: Sequence[Leftover]) -> list[Leftover]:
@@ -330,8 +332,12 @@ def _owner(machine: Machine) -> str:
 def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) -> Provider | TradewindError:
     try:
         return make_provider(document, gateway, journal)
-    except TradewindError as error:
-        return error
+    except FAILURES as error:
+        return _typed(error)
+
+
+def _typed(error: TradewindError | OSError) -> TradewindError:
+    return error if isinstance(error, TradewindError) else GatewayError(" ".join(str(error).split()))
 
 
 def _places(sites: Sites) -> Iterator[tuple[str, dict[str, Any]]]:

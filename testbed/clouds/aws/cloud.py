@@ -111,9 +111,12 @@ class AwsCloud:
         found: list[dict[str, Any]] = self._ask("GET", "instances")
         return found
 
-    def ran(self, instance_id: str, address: str = "192.0.2.10", state: str = "running") -> None:
-        """Let an instance run at an address, or be terminated."""
-        self._ask("PUT", f"instances/{instance_id}", {"state": state, "address": address})
+    def ran(
+        self, instance_id: str, address: str = "192.0.2.10", state: str = "running", console: str | None = None
+    ) -> None:
+        """Let an instance run at an address, or be terminated, and write on its console."""
+        more = {} if console is None else {"console": console}
+        self._ask("PUT", f"instances/{instance_id}", {"state": state, "address": address, **more})
 
     def end(self, instance_id: str) -> None:
         """End an instance as its own shutdown would."""

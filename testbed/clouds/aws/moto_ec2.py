@@ -167,7 +167,11 @@ class Emulator:
 
     def _console(self, form: dict[str, str], environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
         status, headers, body = self._asked(environ)
-        if status.startswith("200") and form["InstanceId"] in self.consoles:
+        # While an instance runs, Amazon shows what it kept after the start, unless the latest output is wished for.
+        kept = form.get("Latest") != "true" and any(
+            one.id == form["InstanceId"] and one.state in ("pending", "running") for one in _instances()
+        )
+        if status.startswith("200") and form["InstanceId"] in self.consoles and not kept:
             text = base64.b64encode(self.consoles[form["InstanceId"]].encode()).decode()
             words = f"<instanceId>{form['InstanceId']}</instanceId><output>{text}</output>"
             start_response("200 OK", [("Content-Type", "text/xml")])

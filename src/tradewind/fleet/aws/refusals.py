@@ -18,7 +18,8 @@ _NEEDS = {
     "ExpiredTokenException": LOGIN,
     "InvalidClientTokenId": LOGIN,
     "OptInRequired": "an account that is signed up for EC2, and a region that it has enabled",
-    "RequestExpired": "the right time on this machine",
+    # EC2 also answers so if temporary credentials have expired.
+    "RequestExpired": f"{LOGIN}; and the right time on this machine",
     "SignatureDoesNotMatch": LOGIN,
     "UnrecognizedClientException": LOGIN,
 }
@@ -34,6 +35,7 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
     "permission": (
         "AccessDenied",
         "AccessDeniedException",
+        "AccountDisabled",
         "AuthFailure",
         SPOT_ROLE,
         "Blocked",
@@ -60,14 +62,17 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "VolumeLimitExceeded",
     ),
     "capacity": (
+        "InsufficientAddressCapacity",
         "InsufficientCapacity",
         "InsufficientFreeAddressesInSubnet",
         "InsufficientHostCapacity",
         "InsufficientInstanceCapacity",
+        "InsufficientVolumeCapacity",
         "SpotMaxPriceTooLow",
         "UnfulfillableCapacity",
-        # The type is not offered in this zone.
+        # The type, or the kind of its disk, is not offered in this zone.
         "Unsupported",
+        "VolumeTypeNotAvailableInZone",
     ),
     "throttled": (
         "EC2ThrottledException",
@@ -78,15 +83,20 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "TooManyRequestsException",
     ),
     "bad request": (
+        "DefaultVpcDoesNotExist",
         "IdempotentParameterMismatch",
         "MissingParameter",
+        # The account has no value of its own for a quota.
+        "NoSuchResourceException",
         "OperationNotPermitted",
         "ParameterNotFound",
+        "TagPolicyViolation",
         "UnknownParameter",
         "UnsupportedOperation",
         "ValidationError",
         "ValidationException",
         "VPCIdNotSpecified",
+        "VPCResourceNotSpecified",
     ),
     "transient": (
         # A new resource may not be known everywhere yet.

@@ -14,6 +14,7 @@ it after `hours_max`, whatever happens inside (docs/decisions/0061-instances-tha
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -64,10 +65,14 @@ FACTS_S = 600.0
 IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{processor}"
 #: Quotas of vCPUs of standard instances (Service Quotas): on demand, spot.
 VCPU_QUOTA, SPOT_VCPU_QUOTA = "L-1216C47A", "L-34B43A08"
+#: Types that count towards these quotas: of the families A, C, D, H, I, M, R, T and Z. Others have quotas of their own.
+STANDARD = re.compile(r"(?:[acdhimrtz]|im|is)\d")
 #: A list may not show an instance for this time after its launch. It is far above `settles_s`.
 FRESH_S = 60.0
 LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
 VOLUME, GROUP = "vol-", "sg-"
+#: Code of EC2 for the latest console of an instance that has none but the kept one.
+NO_LATEST = "UnsupportedOperation"
 
 
 class AwsProvider:
@@ -165,6 +170,7 @@ class AwsProvider:
             _vcpus(instance, self._prices.packaged)
             for instance in self._instances(name, running)
             if (instance.get("InstanceLifecycle") == "spot") == default.spot
+            and STANDARD.match(str(instance.get("InstanceType")))
         )
         vcpus = default.machine.vcpus
         left = max(0, int(answer["Quota"]["Value"]) - used) // vcpus
@@ -386,7 +392,10 @@ class AwsProvider:
 
     def _admit(self, fleet_id: str, machines: Collection[Machine]) -> None:
         """Let the machines of a fleet reach each other's data ports."""
-        addresses = {address for machine in machines if not machine.ended for address in machine.addresses.values()}
+        # A group may have 60 rules (Amazon VPC quotas), and others see a machine at the address at which it is dialled.
+        addresses = {
+            next(iter(machine.addresses.values())) for machine in machines if not machine.ended and machine.addresses
+        }
         wanted = frozenset({*addresses, *self._settings.peer_cidrs, *self._elsewhere.get(fleet_id, ())})
         # One call at a time: of two, the one with the older listing might revoke what the other admitted.
         with self._admitting:
@@ -547,7 +556,15 @@ class AwsProvider:
     def console(self, machine: Machine, bytes_max: int) -> str:
         """Return the end of a machine's console. Raises CallRefused."""
         region, _, name = machine.id.partition("/")
-        answer = self._api.ec2(region, "get_console_output", InstanceId=name)
+        try:
+            answer = self._api.ec2(region, "get_console_output", InstanceId=name, Latest=True)
+        except CallRefused as error:
+            if not error.refusal.reason.startswith(NO_LATEST):
+                raise
+            answer = {}
+        if not answer.get("Output"):
+            # Only Nitro instances show the latest. Others, and terminated ones, show what EC2 has kept.
+            answer = self._api.ec2(region, "get_console_output", InstanceId=name)
         return str(answer.get("Output", ""))[-bytes_max:]
 
     def look(self, machine: Machine) -> str | None:
