@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,6 +116,7 @@ class Job:
             self.book,
             usd_max=usd_max,
             clock=self.clock,
+            suspended=Clock(),
             unix_s=self.clock.now_s,
         )
         ledger.begin_run()
@@ -150,8 +152,12 @@ class HungProvider(TimedProvider):
         return ended
 
 
-def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(tmp_path: Path) -> None:
+def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = Job(tmp_path, 0)
+    monkeypatch.setattr("tradewind.fleet.leases.elapsed_s", job.clock)
+    monkeypatch.setattr("tradewind.fleet.charges.time", SimpleNamespace(time=job.clock))
     job.provider = HungProvider(job.rng, 0.0, job.clock)
     job.provider.start_s_max = 0.0
     ledger = job.begin()
@@ -571,6 +577,20 @@ def test_time_is_billed_in_the_units_of_the_provider() -> None:
     assert MachinePrice(0.01, billed_s_min=60.0, billed_unit_s=3600.0).usd(3601.0) == pytest.approx(72.0)
 
 
+def test_machines_are_charged_while_this_machine_is_suspended(tmp_path: Path) -> None:
+    job, asleep = Job(tmp_path, 0), Clock()
+    ledger = JobLedger(Ledger(PRICES), job.book, usd_max=9.0, clock=job.clock, suspended=asleep, unix_s=job.clock.now_s)
+    ledger.launched("a-fleet", "source", "site:a")
+    ledger.launched("a-fleet", "sink", "site:a")
+    job.clock.now_s += 10
+    asleep.now_s += 3600
+    assert ledger.spent_usd() == pytest.approx(2 * 3610 * USD_PER_S)
+    assert ledger.spent_usd(at_s=job.clock.now_s + 5) == pytest.approx(2 * 3615 * USD_PER_S)
+    ledger.ended("a-fleet", {"source"}, ago_s=2700)  # Its lease expired meanwhile.
+    ledger.ended("a-fleet", {"sink"})
+    assert ledger.spent_usd() == pytest.approx((910 + 3610) * USD_PER_S)
+
+
 def test_a_machine_is_charged_from_the_providers_start_at_the_launched_types_price(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     ledger = job.begin()
@@ -582,7 +602,7 @@ def test_a_machine_is_charged_from_the_providers_start_at_the_launched_types_pri
     ledger.reported("a-fleet", "source", now_s + 20, None)
     ledger.reported("a-fleet", "sink", now_s - 1000, MachinePrice(0.02, "another type", 0.0, 60.0))
     job.clock.now_s += 10
-    ledger.ended("a-fleet", {"source"}, ended_unix_s=now_s + 55)
+    ledger.ended("a-fleet", {"source"}, ago_s=5)
     ledger.ended("a-fleet")
     stored = job.book.read()
     for found in (ledger.ledger, stored):

@@ -53,7 +53,7 @@ class Meter:
             self.events.append(("refused", name))
             self.living.pop(name, None)
 
-    def ended(self, fleet: str, names: Any = None, ago_s: float = 0.0, ended_unix_s: float | None = None) -> None:
+    def ended(self, fleet: str, names: Any = None, ago_s: float = 0.0) -> None:
         for name in list(self.living) if names is None else names:
             if self.living.pop(name, None) is not None:
                 self.events.append(("ended", name))

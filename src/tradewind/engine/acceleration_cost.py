@@ -77,10 +77,9 @@ class AccelerationMeter:
         fleet: str,
         names: Collection[str] | None = None,
         ago_s: float = 0.0,
-        ended_unix_s: float | None = None,
     ) -> None:
         """Stop charging machines; see `fleet.Meter`."""
-        self._book.ended(fleet, names, ago_s, ended_unix_s)
+        self._book.ended(fleet, names, ago_s)
 
     def sent(self, name: str, region: str, count_bytes: int) -> float:
         """Count all bytes that the present machine of a proxy has sent. Return the proxy's egress so far [USD]."""

@@ -18,6 +18,7 @@ from typing import Any
 from tradewind.engine.jobs import client_lock
 from tradewind.errors import CeilingReached, ConfigError, StateError
 from tradewind.fleet.settings import LEASE_S
+from tradewind.model.clock import suspended_s
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.files import read_regular
@@ -57,8 +58,9 @@ class JobLedger:
     """Counts one job, in the process that runs it. Any thread may call it.
 
     `book` records it; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
-    present reading, so that a change of the system's clock does not change the cost. `usd_max` is the ceiling, if there
-    is one. `moves`: the job deletes its sources; `compares`: it lists its destinations.
+    present reading, so that a change of the system's clock does not change the cost. `suspended` counts the seconds
+    that `clock` leaves out while this machine is suspended: rented machines are charged for them. `usd_max` is the
+    ceiling, if there is one. `moves`: the job deletes its sources; `compares`: it lists its destinations.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class JobLedger:
         moves: bool = False,
         compares: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        suspended: Callable[[], float] = suspended_s,
         unix_s: float | None = None,
     ) -> None:
         # All machines of earlier processes have ended. The heartbeat is ours, even if the clock was set back.
@@ -80,8 +83,8 @@ class JobLedger:
         self._moves, self._compares = moves, compares
         #: Parts that the present run has written.
         self._pieces = Pieces(chunk_bytes)
-        self._clock = clock
-        self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
+        self._clock, self._suspended = clock, suspended
+        self._epoch_s = (time.time() if unix_s is None else unix_s) - clock() - suspended()
         self._lock = threading.Lock()
         #: The lead's sum over all runs at the start of the present run, as far as the ledger has it.
         self._base_usd = 0.0
@@ -118,7 +121,7 @@ class JobLedger:
     @property
     def unix_s(self) -> float:
         """Unix time of the ledger's clock."""
-        return self._epoch_s + self._clock()
+        return self._epoch_s + self._suspended() + self._clock()
 
     def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
         """Return the cost of the job, now or at a later time of the clock.
@@ -127,7 +130,7 @@ class JobLedger:
         """
         with self._lock:
             ledger = self._present()
-            now_s = self._epoch_s + (self._clock() if at_s is None else at_s)
+            now_s = self._epoch_s + self._suspended() + (self._clock() if at_s is None else at_s)
             ledger = replace(ledger, heartbeat_s=max(now_s, ledger.heartbeat_s))
             return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
 
@@ -255,12 +258,10 @@ class JobLedger:
         fleet: str,
         names: Collection[str] | None = None,
         ago_s: float = 0.0,
-        ended_unix_s: float | None = None,
     ) -> None:
-        """Record that machines of a fleet are gone; all of them without `names`. Earlier ends stay."""
+        """Record that machines of a fleet ended `ago_s` ago; all of them without `names`. Earlier ends stay."""
         with self._lock:
-            now_s = self.unix_s
-            end_s = min(now_s - ago_s, now_s if ended_unix_s is None else ended_unix_s)
+            end_s = self.unix_s - ago_s
 
             def as_ended(use: MachineUse) -> MachineUse:
                 gone = use.fleet == fleet and use.ended_s is None and (names is None or use.name in names)

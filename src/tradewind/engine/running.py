@@ -62,6 +62,7 @@ from tradewind.fleet.boots import Boot
 from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, kill_started
+from tradewind.model.clock import elapsed_s
 from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
@@ -142,7 +143,7 @@ class RunningJob:
         self._gateways, self._log, self._restart = gateways, log, restart
         self._keep_logs, self._catalog_folder = keep_logs, catalog_folder
         self._ledger, self._adaptation = ledger, adaptation
-        #: The deadline in seconds from `begun_s`, the monotonic time of the job's start, and when the lead ended.
+        #: The deadline in seconds from `begun_s`, the job's start on the clock `elapsed_s`, and when the lead ended.
         self._deadline_s, self._begun_s, self._lead_ended_s = deadline_s, begun_s, math.nan
         #: The job's lock, released when its machines are gone and the ledger is final.
         self._lock = lock
@@ -420,7 +421,7 @@ class RunningJob:
     def _sum_up(self, done: Mapping[str, Any]) -> None:
         """Keep the lead's last line, with the job's present cost."""
         if math.isnan(self._lead_ended_s):
-            self._lead_ended_s = time.monotonic()
+            self._lead_ended_s = elapsed_s()
         progress = {**done["progress"], "cost_usd": self._ledger.spent_usd()}
         self.summary_document = {**done, "progress": progress}
         self.summary = Summary.from_document(self.summary_document)

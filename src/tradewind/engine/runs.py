@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from tradewind.errors import CeilingReached, GatewayError, Interrupted, Provider
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
+from tradewind.model.clock import elapsed_s
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
 from tradewind.model.locks import FileLock
@@ -76,8 +76,8 @@ class RunStarter:
         self._events = EventStore(store.database, job_id, folder) if self._is_recorded else None
         self._log = EventLog(store=self._events)
         self._adaptation = self._make_adaptation(earlier_s)
-        #: The monotonic time at which the job began.
-        self._begun_s = time.monotonic() - earlier_s
+        #: The time of `elapsed_s` at which the job began.
+        self._begun_s = elapsed_s() - earlier_s
 
     def start(self, lock: FileLock, *, keep_logs: bool) -> RunningJob:
         """Start the run. With it, `lock` is released when its machines are gone. Raises GatewayError, CeilingReached,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 
 from tradewind.fleet.boots import BootRecorder
@@ -77,12 +78,15 @@ class Charges:
     def ended(self, name: str, ended_unix_s: float | None = None) -> None:
         """Record the end of a machine: the end that the provider reports, or of its lease.
 
-        The lease may have expired unnoticed while this process was suspended.
+        The lease may have expired unnoticed while this process was suspended. The clocks of provider and host may be
+        wrong, but a machine that answered had not ended yet.
         """
-        expired_s = max(0.0, self._leases.expired_s(name) - STOP_S)
-        self._journal.ended(self._fleet_id, {name}, expired_s, ended_unix_s)
+        expired_s = self._leases.expired_s(name) - STOP_S
+        reported_s = 0.0 if ended_unix_s is None else time.time() - ended_unix_s
+        ago_s = max(0.0, min(max(expired_s, reported_s), self._leases.unseen_s(name)))
+        self._journal.ended(self._fleet_id, {name}, ago_s)
         if self._meter is not None:
-            self._meter.ended(self._fleet_id, {name}, expired_s, ended_unix_s)
+            self._meter.ended(self._fleet_id, {name}, ago_s)
 
     def refused(self, names: Collection[str]) -> None:
         """Record machines that were ordered but not launched."""

@@ -315,10 +315,9 @@ class FleetJournal:
         for name in names:
             self.note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
 
-    def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0, at_unix_s: float | None = None) -> None:
-        """Note that machines ended at `at_unix_s`, but at least `ago_s` ago. An end that was noted before is kept."""
-        now_s = time.time()
-        end_s = min(now_s - ago_s, now_s if at_unix_s is None else at_unix_s)
+    def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
+        """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
+        end_s = time.time() - ago_s
         for name in names:
             self.note(
                 "UPDATE machines SET ended_unix_s = max(launched_unix_s, ?) WHERE fleet = ? AND name = ?"

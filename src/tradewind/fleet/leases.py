@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
 from tradewind.gateway.client import GatewayClient
+from tradewind.model.clock import elapsed_s
 
 __all__ = ["RENEWALS_PER_LEASE", "RENEWAL_S_MAX", "Leases"]
 
@@ -31,9 +31,11 @@ class Leases:
         note: Callable[[str, float], None],
     ) -> None:
         self._client_of, self._report, self._note = client_of, report, note
-        self._clock: Callable[[], float] = time.monotonic
+        self._clock: Callable[[], float] = elapsed_s
         #: Latest time at which each machine ends by itself unless its lease is renewed.
         self._expiries_s: dict[str, float] = {}
+        #: Time at which each machine was launched, or last answered a renewal.
+        self._seen_s: dict[str, float] = {}
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
         self._is_closed = False
@@ -44,17 +46,23 @@ class Leases:
 
     def begin(self, name: str, lease_s: float) -> None:
         """Add a machine that was ordered with a lease."""
-        self._expiries_s[name] = self._clock() + lease_s
+        self._seen_s[name] = self._clock()
+        self._expiries_s[name] = self._seen_s[name] + lease_s
         self._unrenewed.discard(name)
 
     def end(self, name: str) -> None:
         """Remove a machine that is gone."""
         self._expiries_s.pop(name, None)
+        self._seen_s.pop(name, None)
 
     def expired_s(self, name: str) -> float:
         """Return how long ago the lease of a machine expired [s]; zero or less if it has not, or is unknown."""
         now_s = self._clock()
         return now_s - self._expiries_s.get(name, now_s)
+
+    def unseen_s(self, name: str) -> float:
+        """Return how long ago a machine was surely alive [s]; infinite if that is unknown."""
+        return self._clock() - self._seen_s.get(name, float("-inf"))
 
     def renew(self, names: Collection[str], lease_s: int) -> None:
         """Renew leases concurrently. Only the first of consecutive failures of a machine is reported."""
@@ -69,7 +77,8 @@ class Leases:
             # The machine may have the new lease even if its answer is lost.
             self._expiries_s[name] = max(self._expiries_s.get(name, 0.0), self._clock() + timeout_s + lease_s)
             client.renew_lease(lease_s, timeout_s)
-            self._expiries_s[name] = self._clock() + lease_s
+            self._seen_s[name] = self._clock()
+            self._expiries_s[name] = self._seen_s[name] + lease_s
             self._note(name, lease_s)
         except KeyError:
             self._expiries_s.pop(name, None)  # The machine was ended meanwhile.

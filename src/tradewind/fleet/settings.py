@@ -69,11 +69,9 @@ class Meter(Protocol):
         fleet: str,
         names: Collection[str] | None = None,
         ago_s: float = 0.0,
-        ended_unix_s: float | None = None,
     ) -> None:
-        """Stop charging machines of a fleet; all of them if `names` is None. No effect on those that ended before.
-
-        They ended at `ended_unix_s`, if the provider reports it, but at least `ago_s` ago.
+        """Stop charging machines of a fleet, which ended `ago_s` ago; all of them if `names` is None. No effect on
+        those that ended before.
         """
         ...
 
