@@ -198,11 +198,12 @@ impl Source {
 
     async fn whole(&self, fetch: Fetch) -> (Entry, Payload) {
         if let Some(unsynced) = fetch.check {
-            let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced };
+            let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced: *unsynced };
             return (entry, Payload::default());
         }
         if let Some(bucket) = fetch.copy_from_bucket {
-            let source = PartSource { bucket, key: fetch.source_key, condition: fetch.condition, range: None };
+            let (key, condition) = (fetch.source_key, fetch.condition);
+            let source = Box::new(PartSource { bucket, key, condition, range: None });
             let entry = Entry::Copy { place: fetch.place, size_bytes: fetch.size_bytes, source, listed: fetch.listed };
             return (entry, Payload::default());
         }
@@ -214,7 +215,7 @@ impl Source {
                     None
                 };
                 let mut place = fetch.place;
-                place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes);
+                place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes).into();
                 place.tags_dropped = match fetch.tags.settle(tags, &info, &mut place.options) {
                     Ok(dropped) => dropped,
                     Err(error) => {

@@ -129,7 +129,7 @@ impl Finisher {
             Ok(now) => match fresh.condition.difference(now) {
                 None => return self.settle(fresh, recorder).await.map(|()| None),
                 Some(difference) => {
-                    changed(&object_url(self.context.source.as_ref(), &fresh.item.source_key), difference)
+                    changed(&object_url(self.context.source.as_ref(), &fresh.item.info.key), difference)
                 }
             },
             Err(error) => Failure::of_store(error, Side::Source),
@@ -144,7 +144,7 @@ impl Finisher {
         if now.is_ok() && may_restart && !is_stopping {
             recorder.tally.retried();
             let own_copy = Precondition::written(&placed.written);
-            item.expect = (!own_copy.is_any()).then_some(Expect::Is(own_copy));
+            item.expect = (!own_copy.is_any()).then_some(Expect::Is(Box::new(own_copy)));
             return Ok(Some(item));
         }
         recorder.object_failed(&item, &failure, retries).await;

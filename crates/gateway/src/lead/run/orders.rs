@@ -60,14 +60,14 @@ fn part_task(transfer: &ObjectTransfer, part: u32, offset: u64, bytes: u64, cont
     if transfer.item.server_side {
         let source = PartSource {
             bucket: bucket_of(context),
-            key: transfer.item.source_key.clone(),
+            key: transfer.item.info.key.clone(),
             condition: transfer.condition.clone(),
             range: Some(range),
         };
         return Some(SourceTask::Pass(Manifest::CopyPart { place, source }));
     }
     Some(SourceTask::Part {
-        source_key: transfer.item.source_key.clone(),
+        source_key: transfer.item.info.key.clone(),
         condition: transfer.condition.clone(),
         range,
         place,
@@ -76,7 +76,7 @@ fn part_task(transfer: &ObjectTransfer, part: u32, offset: u64, bytes: u64, cont
 
 fn fetch(transfer: &ObjectTransfer, context: &Context) -> Fetch {
     Fetch {
-        source_key: transfer.item.source_key.clone(),
+        source_key: transfer.item.info.key.clone(),
         condition: transfer.condition.clone(),
         size_bytes: transfer.item.info.size_bytes,
         listed: transfer.stated,
