@@ -25,6 +25,8 @@ use tradewind_store::{Error, Expect, ObjectInfo, Store};
 pub const FOUND_QUEUE_MAX: usize = 4096;
 /// Maximum number of objects that are looked up and compared together.
 const BATCH_OBJECTS_MAX: usize = 512;
+/// Maximum number of objects for which the channel of findings is asked for room at once.
+const ITEMS_AT_ONCE_MAX: usize = 64;
 /// `HEAD` requests in flight, over all ranges and stores.
 const HEADS_AT_ONCE_MAX: usize = 32;
 /// Maximum number of names in one list file: their hashes are kept in memory (about 36 bytes each) to take each name

@@ -52,10 +52,7 @@ impl Walk {
         }
         let candidates = self.leave_done(candidates).await?;
         if self.survey.job.compare.is_none() {
-            for candidate in candidates {
-                self.say(Found::Item(self.work(candidate, false))).await?;
-            }
-            return Ok(());
+            return self.say_items(candidates.into_iter().map(|candidate| self.work(candidate, false))).await;
         }
         let mut skipped = vec![Tally::default(); self.survey.targets.len()];
         let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
