@@ -50,8 +50,10 @@ impl Finisher {
 
     /// Remembers the known uploads of an object after the object has ended.
     fn remember_orphans(&mut self, transfer: &mut ObjectTransfer) {
-        let known = transfer.item.orphans_since_unix_ms.is_some();
-        let Some(intent) = transfer.intent_with_orphans().filter(|_| !known) else { return };
+        if transfer.item.orphans_since_unix_ms.is_some() {
+            return;
+        }
+        let Some(intent) = transfer.intent_with_orphans() else { return };
         transfer.item.orphans_since_unix_ms = Some(intent.intent_unix_ms);
         if let Err(error) = self.asked_again.push(&intent) {
             self.context.notice(format!("an unfinished upload of {} may be left behind: {error}", intent.target_key));

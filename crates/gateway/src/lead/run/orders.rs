@@ -3,10 +3,10 @@
 use super::context::Context;
 use super::transfer::ObjectTransfer;
 use crate::node::work::{Close, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
-use std::collections::HashMap;
 use tradewind_store::{PartSource, UploadId};
+use tradewind_wire::by_number::ByNumber;
 use tradewind_wire::scheduler::Work;
-use tradewind_wire::{ObjectId, RequestId, RouteId};
+use tradewind_wire::{RequestId, RouteId};
 
 /// The order that carries out `work`.
 pub(super) fn order(
@@ -14,23 +14,23 @@ pub(super) fn order(
     route: RouteId,
     work: &Work,
     is_first_attempt: bool,
-    transfers: &HashMap<ObjectId, Box<ObjectTransfer>>,
+    transfers: &ByNumber<Box<ObjectTransfer>>,
     context: &Context,
 ) -> Option<Order> {
     let task = match work {
-        Work::Open(object) => SourceTask::Pass(open(transfers.get(object)?)),
+        Work::Open(object) => SourceTask::Pass(open(transfers.get(*object)?)),
         Work::Part { object, part, offset, bytes } => {
-            part_task(transfers.get(object)?, *part, *offset, *bytes, context)?
+            part_task(transfers.get(*object)?, *part, *offset, *bytes, context)?
         }
         Work::Bundle(objects) => {
             let mut fetches = Vec::with_capacity(objects.len());
             for object in objects {
-                fetches.push(fetch(transfers.get(object)?, context));
+                fetches.push(fetch(transfers.get(*object)?, context));
             }
             SourceTask::Bundle(fetches)
         }
-        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
-        Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
+        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(*object)?, context)?))),
+        Work::Abort(object) => SourceTask::Pass(abort(transfers.get(*object)?)?),
     };
     let codec = context.job.compress.then_some(context.job.codec);
     // A retry must not depend on what a sink keeps.
