@@ -1,5 +1,7 @@
 //! The meaning of an error for an object, for the job and for the exit code.
 
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Display, Formatter};
 use tradewind_contract::{FailedObject, Outcome};
 use tradewind_store::{Error, ErrorKind, Store};
 
@@ -58,9 +60,32 @@ pub fn exit_code(outcome: Outcome) -> u8 {
 
 /// URL of `key` in `store`, for messages.
 pub fn object_url(store: &dyn Store, key: &str) -> String {
-    let root = store.url();
-    let separator = if root.ends_with('/') { "" } else { "/" };
-    format!("{root}{separator}{key}")
+    ObjectUrl { root: store.url(), key }.to_string()
+}
+
+/// URL of an object, without memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectUrl<'a> {
+    /// URL of the store.
+    pub root: &'a str,
+    /// Key of the object.
+    pub key: &'a str,
+}
+
+impl Display for ObjectUrl<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(self.root)?;
+        if !self.root.ends_with('/') {
+            out.write_str("/")?;
+        }
+        out.write_str(self.key)
+    }
+}
+
+impl Serialize for ObjectUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// `1 object`, `2 objects`.
