@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::limits::Limits;
 use super::order_queue::{OrderQueue, RouteSource};
-use super::orders::order;
+use super::orders::{Made, order};
 use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::routes::{DownRoutes, Rerouted, route_plan};
@@ -177,6 +177,7 @@ impl Dispatcher {
         {
             let intent = transfer.intend(status::now_unix_ms());
             let order = order(request, route, work, is_first_attempt, &self.transfers, &self.context);
+            let order = order.map(Made::into_order);
             return self.orders.after_intent(journal.clone(), intent, request, order);
         }
         if let Work::Close(object) = work
