@@ -1,7 +1,5 @@
 //! The meaning of an error for an object, for the job and for the exit code.
 
-use serde::{Serialize, Serializer};
-use std::fmt::{self, Display, Formatter};
 use tradewind_contract::{FailedObject, Outcome};
 use tradewind_store::{Error, ErrorKind, Store};
 
@@ -60,7 +58,7 @@ pub fn exit_code(outcome: Outcome) -> u8 {
 
 /// URL of `key` in `store`, for messages.
 pub fn object_url(store: &dyn Store, key: &str) -> String {
-    ObjectUrl { root: store.url(), key }.to_string()
+    ObjectUrl { root: store.url(), key }.parts().concat()
 }
 
 /// URL of an object, without memory of its own.
@@ -72,19 +70,11 @@ pub struct ObjectUrl<'a> {
     pub key: &'a str,
 }
 
-impl Display for ObjectUrl<'_> {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        out.write_str(self.root)?;
-        if !self.root.ends_with('/') {
-            out.write_str("/")?;
-        }
-        out.write_str(self.key)
-    }
-}
-
-impl Serialize for ObjectUrl<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl<'a> ObjectUrl<'a> {
+    /// The parts of the URL, one after the other.
+    pub fn parts(self) -> [&'a str; 3] {
+        let separator = if self.root.ends_with('/') { "" } else { "/" };
+        [self.root, separator, self.key]
     }
 }
 

@@ -87,7 +87,7 @@ pub struct ProofRecord {
 }
 
 /// The line of a copied object: that of an [`ObjectVerdict`], from parts that are at hand.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct CopiedLine<'a> {
     /// Source URL.
     pub source: ObjectUrl<'a>,
@@ -95,8 +95,6 @@ pub struct CopiedLine<'a> {
     pub destination: ObjectUrl<'a>,
     /// Length.
     pub size_bytes: u64,
-    /// The verdict.
-    pub verdict: Verdict,
     /// The proofs of the copy.
     pub proof: ProofNames,
     /// Orders given again for it.
@@ -104,7 +102,7 @@ pub struct CopiedLine<'a> {
 }
 
 /// See [`ProofRecord`].
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct ProofNames {
     /// Compared with what the source store states.
     pub source: &'static str,
@@ -112,6 +110,59 @@ pub struct ProofNames {
     pub hop: &'static str,
     /// Compared with what the destination store states.
     pub destination: &'static str,
+}
+
+/// A line of a report.
+pub trait Line: Sync {
+    /// Writes it without an end of line.
+    ///
+    /// # Errors
+    /// It has a part that JSON cannot express.
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+}
+
+impl Line for ObjectVerdict {
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer(out, self)
+    }
+}
+
+/// Written for each object, so without what makes serializers general.
+impl Line for CopiedLine<'_> {
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        out.extend_from_slice(LINE_START);
+        push_url(out, self.source)?;
+        out.extend_from_slice(br#"","destination":""#);
+        push_url(out, self.destination)?;
+        out.extend_from_slice(br#"","size_bytes":"#);
+        serde_json::to_writer(&mut *out, &self.size_bytes)?;
+        out.extend_from_slice(br#","verdict":"copied","proof":{"source":""#);
+        out.extend_from_slice(self.proof.source.as_bytes());
+        out.extend_from_slice(br#"","hop":""#);
+        out.extend_from_slice(self.proof.hop.as_bytes());
+        out.extend_from_slice(br#"","destination":""#);
+        out.extend_from_slice(self.proof.destination.as_bytes());
+        out.extend_from_slice(br#""},"retries":"#);
+        serde_json::to_writer(&mut *out, &self.retries)?;
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+fn push_url(out: &mut Vec<u8>, url: ObjectUrl<'_>) -> serde_json::Result<()> {
+    url.parts().into_iter().try_for_each(|part| push_text(out, part))
+}
+
+/// Writes a part of a JSON string.
+fn push_text(out: &mut Vec<u8>, text: &str) -> serde_json::Result<()> {
+    let is_plain = text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'));
+    if is_plain {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
+    let quoted = serde_json::to_string(text)?;
+    out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    Ok(())
 }
 
 impl From<&FailedObject> for ObjectVerdict {
@@ -172,7 +223,7 @@ impl Queue {
     }
 
     /// Adds a line. Returns whether the writer must be woken; `None` if the line has no room yet.
-    fn add(&self, verdict: &impl Serialize) -> Option<bool> {
+    fn add(&self, line: &impl Line) -> Option<bool> {
         let mut waiting = self.lock();
         if waiting.has_failed {
             return Some(false);
@@ -181,7 +232,7 @@ impl Queue {
         if before >= REPORT_BYTES_MAX {
             return None;
         }
-        match serde_json::to_writer(&mut waiting.lines, verdict) {
+        match line.write(&mut waiting.lines) {
             Ok(()) => waiting.lines.push(b'\n'),
             // No verdict has a part that JSON cannot express.
             Err(_) => waiting.lines.truncate(before),
@@ -217,11 +268,11 @@ impl Report {
     }
 
     /// Adds a verdict. After a failed write verdicts are dropped and [`Report::finish`] says why.
-    pub async fn add(&self, verdict: &(impl Serialize + Sync)) {
+    pub async fn add(&self, line: &impl Line) {
         loop {
             // Created before the queue is looked at, so that no notification is missed.
             let room = self.queue.has_room.notified();
-            match self.queue.add(verdict) {
+            match self.queue.add(line) {
                 Some(false) => return,
                 Some(true) => return self.writer.thread().unpark(),
                 None => room.await,
@@ -504,13 +555,18 @@ mod tests {
         for (root, url) in [("s3://b", "s3://b/k\"\n\u{e9}"), ("mem:/", "mem:/k\"\n\u{e9}")] {
             let object = ObjectUrl { root, key: "k\"\n\u{e9}" };
             let proof = ProofNames { source: "a", hop: "b", destination: "c" };
-            let (size_bytes, verdict, retries) = (7, Verdict::Copied, 2);
-            let line = CopiedLine { source: object, destination: object, size_bytes, verdict, proof, retries };
+            let (size_bytes, retries) = (u64::MAX, 2);
+            let line = CopiedLine { source: object, destination: object, size_bytes, proof, retries };
             let proof = ProofRecord { source: of("a"), hop: of("b"), destination: of("c") };
             let (source, destination) = (of(url), of(url));
             let whole = ObjectVerdict { source, destination, size_bytes, retries, ..ObjectVerdict::default() };
-            let whole = ObjectVerdict { verdict, proof: Some(proof), ..whole };
-            assert_eq!(serde_json::to_string(&line).unwrap(), serde_json::to_string(&whole).unwrap());
+            let whole = ObjectVerdict { proof: Some(proof), ..whole };
+            let [line, whole] = [&line as &dyn Line, &whole].map(|line| {
+                let mut text = Vec::new();
+                line.write(&mut text).unwrap();
+                String::from_utf8(text).unwrap()
+            });
+            assert_eq!(line, whole);
         }
     }
 

@@ -57,7 +57,6 @@ impl Recorder {
                 source: ObjectUrl { root: self.context.source.url(), key: &item.info.key },
                 destination: ObjectUrl { root: target.url(), key: &item.target_key },
                 size_bytes: item.info.size_bytes,
-                verdict: Verdict::Copied,
                 proof,
                 retries: *retries,
             };
