@@ -230,8 +230,8 @@ impl Source {
     }
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags, Error> {
-        let (progress, url) = (Arc::new(AtomicU64::new(0)), format!("{}/{key}", self.store.url()));
-        let describe = Describe { operation: "get tags", url: &url };
+        let progress = Arc::new(AtomicU64::new(0));
+        let describe = Describe { operation: "get tags", root: self.store.url(), key };
         self.attempts.run(describe, Patience::Transfer, &progress, || self.store.tags(key, condition)).await
     }
 
@@ -263,8 +263,7 @@ impl Source {
         sums: PartSums,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
-        let url = format!("{}/{key}", self.store.url());
-        let describe = Describe { operation: "get", url: &url };
+        let describe = Describe { operation: "get", root: self.store.url(), key };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
             let mut passing = (sums == PartSums::WhenRead).then(PassingChecksums::default);
@@ -279,7 +278,7 @@ impl Source {
             let wanted = range.as_ref().map_or(download.info.size_bytes, |range| range.end - range.start);
             if data.len() != wanted {
                 let message = format!("the body has {} bytes, {wanted} were requested", data.len());
-                return Err(Error::new(ErrorKind::Truncated, "get", &url, message));
+                return Err(Error::new(ErrorKind::Truncated, "get", describe.url(), message));
             }
             Ok((download.info, data, passing.map(|passing| passing.checksums()).unwrap_or_default()))
         };
