@@ -58,9 +58,24 @@ pub fn exit_code(outcome: Outcome) -> u8 {
 
 /// URL of `key` in `store`, for messages.
 pub fn object_url(store: &dyn Store, key: &str) -> String {
-    let root = store.url();
-    let separator = if root.ends_with('/') { "" } else { "/" };
-    format!("{root}{separator}{key}")
+    ObjectUrl { root: store.url(), key }.parts().concat()
+}
+
+/// URL of an object, without memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectUrl<'a> {
+    /// URL of the store.
+    pub root: &'a str,
+    /// Key of the object.
+    pub key: &'a str,
+}
+
+impl<'a> ObjectUrl<'a> {
+    /// The parts of the URL, one after the other.
+    pub fn parts(self) -> [&'a str; 3] {
+        let separator = if self.root.ends_with('/') { "" } else { "/" };
+        [self.root, separator, self.key]
+    }
 }
 
 /// `1 object`, `2 objects`.

@@ -83,7 +83,7 @@ fn manifests() -> Vec<Manifest> {
         Manifest::CopyPart { place: part_place(), source: source.clone() },
         Manifest::Bundle(vec![
             Entry::Write { place: place(), size_bytes: 7, checksums, source_proof: Proof::Md5 },
-            Entry::Copy { place: place(), size_bytes: 7, source, listed: checksums },
+            Entry::Copy { place: place(), size_bytes: 7, source: Box::new(source), listed: checksums },
             Entry::Failed(Failure::new(Fault::Changed, "changed", "it changed")),
         ]),
         Manifest::Close(Box::new(close)),
@@ -103,7 +103,7 @@ fn orders() -> Vec<Order> {
         inherited: Inherited { from_source: true, content_type: Some("a/b".to_owned()) },
         tags: Default::default(),
         copy_from_bucket: None,
-        check: Some(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() }),
+        check: Some(Box::new(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() })),
     };
     let condition = Precondition::default();
     let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };

@@ -53,8 +53,8 @@ pub use listing::{Split, list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, KEPT_GROUP, KEPT_MODE, KEPT_USER, ListPage,
     ListRequest, ObjectDeletion, ObjectInfo, ObjectLock, ObjectVersion, PartSource, PartTag, Payload, PendingUpload,
-    Permissions, Precondition, Preserve, PutOptions, Retention, Skips, StoreDescription, StoreLimits, StoreLocation,
-    TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
+    Permissions, Precondition, Preserve, PutOptions, Rare, Retention, SharedDefault, Skips, StoreDescription,
+    StoreLimits, StoreLocation, TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{

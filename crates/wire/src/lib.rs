@@ -8,12 +8,14 @@
 //! - [`flights`] records requests forwarded and not yet answered; [`liveness`] decides when a peer counts as dead.
 //! - [`window`] limits what a route has in flight, [`pace`] notices a route that stands still, and [`shares`] picks the
 //!   route for the next bytes.
+//! - [`by_number`] is a table of objects by their numbers.
 //! - [`scheduler`] decides for the lead what to send where, what to retry, and when an object is finished or failed.
 //!
 //! Goals: only the lead records work as done, and only when a reply confirms it; nothing grows without a named limit.
 //! Not goals: exactly-once delivery of a *request* (writes are idempotent instead), order between requests, and secrecy
 //! (the gateway's TLS and sealing provide it).
 
+pub mod by_number;
 pub mod fault;
 pub mod flights;
 pub mod frame;

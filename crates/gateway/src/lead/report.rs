@@ -3,26 +3,28 @@
 //! A killed process, or a full disk, may cost lines of objects that the journal has. So a resumed run adds, at its end, a
 //! line for each object of the journal that the file does not name.
 
+use crate::failure::ObjectUrl;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tradewind_contract::FailedObject;
 
-/// Verdicts that wait to be written; at the limit [`Report::add`] waits for the disk.
-pub const REPORT_QUEUE_MAX: usize = 4096;
+/// Bytes of lines that wait to be written; at the limit [`Report::add`] waits for the disk. Half of it wakes the writer.
+pub const REPORT_BYTES_MAX: usize = 1 << 20;
 
-/// Longest time that verdicts wait for others to be written together with. Waking the writer for each of them would cost
+/// Longest time that lines wait for others to be written together with. Waking the writer for each of them would cost
 /// more than writing it.
 const GATHER_MAX: Duration = Duration::from_millis(50);
 
-/// Bytes buffered for one write.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
 
 /// A longer line was not written by us.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -84,6 +86,85 @@ pub struct ProofRecord {
     pub destination: String,
 }
 
+/// The line of a copied object: that of an [`ObjectVerdict`], from parts that are at hand.
+#[derive(Debug)]
+pub struct CopiedLine<'a> {
+    /// Source URL.
+    pub source: ObjectUrl<'a>,
+    /// Destination URL.
+    pub destination: ObjectUrl<'a>,
+    /// Length.
+    pub size_bytes: u64,
+    /// The proofs of the copy.
+    pub proof: ProofNames,
+    /// Orders given again for it.
+    pub retries: u64,
+}
+
+/// See [`ProofRecord`].
+#[derive(Debug)]
+pub struct ProofNames {
+    /// Compared with what the source store states.
+    pub source: &'static str,
+    /// Compared in transit.
+    pub hop: &'static str,
+    /// Compared with what the destination store states.
+    pub destination: &'static str,
+}
+
+/// A line of a report.
+pub trait Line: Sync {
+    /// Writes it without an end of line.
+    ///
+    /// # Errors
+    /// It has a part that JSON cannot express.
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
+}
+
+impl Line for ObjectVerdict {
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer(out, self)
+    }
+}
+
+/// Written for each object, so without what makes serializers general.
+impl Line for CopiedLine<'_> {
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        out.extend_from_slice(LINE_START);
+        push_url(out, self.source)?;
+        out.extend_from_slice(br#"","destination":""#);
+        push_url(out, self.destination)?;
+        out.extend_from_slice(br#"","size_bytes":"#);
+        serde_json::to_writer(&mut *out, &self.size_bytes)?;
+        out.extend_from_slice(br#","verdict":"copied","proof":{"source":""#);
+        out.extend_from_slice(self.proof.source.as_bytes());
+        out.extend_from_slice(br#"","hop":""#);
+        out.extend_from_slice(self.proof.hop.as_bytes());
+        out.extend_from_slice(br#"","destination":""#);
+        out.extend_from_slice(self.proof.destination.as_bytes());
+        out.extend_from_slice(br#""},"retries":"#);
+        serde_json::to_writer(&mut *out, &self.retries)?;
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+fn push_url(out: &mut Vec<u8>, url: ObjectUrl<'_>) -> serde_json::Result<()> {
+    url.parts().into_iter().try_for_each(|part| push_text(out, part))
+}
+
+/// Writes a part of a JSON string.
+fn push_text(out: &mut Vec<u8>, text: &str) -> serde_json::Result<()> {
+    let is_plain = text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'));
+    if is_plain {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
+    let quoted = serde_json::to_string(text)?;
+    out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    Ok(())
+}
+
 impl From<&FailedObject> for ObjectVerdict {
     fn from(failed: &FailedObject) -> Self {
         Self {
@@ -106,18 +187,59 @@ fn mode_in(folder: Option<&Path>) -> u32 {
 /// Writes verdicts to a file from its own thread.
 #[derive(Debug)]
 pub struct Report {
-    sender: mpsc::Sender<Command>,
+    queue: Arc<Queue>,
     writer: JoinHandle<io::Result<()>>,
     path: PathBuf,
     /// Length of the file when this run began.
     begins_at: u64,
 }
 
-#[derive(Debug)]
-enum Command {
-    Add(ObjectVerdict),
-    /// Says when all before it is in the file.
-    Flush(oneshot::Sender<()>),
+/// What waits for the writer.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Notified when lines were taken, or the writer has ended.
+    has_room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Whole lines.
+    lines: Vec<u8>,
+    /// Each is answered when the lines before it are in the file.
+    flushes: Vec<oneshot::Sender<()>>,
+    /// True if the writer sleeps until somebody wakes it.
+    is_idle: bool,
+    /// True if nothing follows.
+    is_complete: bool,
+    /// True if the writer has ended, after an error of its own that [`Report::finish`] returns.
+    has_failed: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // No code that can panic runs while it is locked.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line. Returns whether the writer must be woken; `None` if the line has no room yet.
+    fn add(&self, line: &impl Line) -> Option<bool> {
+        let mut waiting = self.lock();
+        if waiting.has_failed {
+            return Some(false);
+        }
+        let before = waiting.lines.len();
+        if before >= REPORT_BYTES_MAX {
+            return None;
+        }
+        match line.write(&mut waiting.lines) {
+            Ok(()) => waiting.lines.push(b'\n'),
+            // No verdict has a part that JSON cannot express.
+            Err(_) => waiting.lines.truncate(before),
+        }
+        let is_urgent = before < REPORT_BYTES_MAX / 2 && waiting.lines.len() >= REPORT_BYTES_MAX / 2;
+        Some(std::mem::take(&mut waiting.is_idle) || is_urgent)
+    }
 }
 
 impl Report {
@@ -130,18 +252,31 @@ impl Report {
         let file = OpenOptions::new().create(true).append(true).read(resumed).mode(mode).open(path)?;
         let lines = if resumed { Lines::after_earlier(file)? } else { Lines::of_empty(file)? };
         let begins_at = lines.whole_bytes;
-        let (sender, receiver) = mpsc::channel(REPORT_QUEUE_MAX);
-        let write = move || write_all(lines, receiver);
+        let queue = Arc::<Queue>::default();
+        let taken = queue.clone();
+        let write = move || {
+            let written = write_all(lines, &taken);
+            let mut waiting = taken.lock();
+            waiting.has_failed = true;
+            waiting.flushes.clear();
+            drop(waiting);
+            taken.has_room.notify_waiters();
+            written
+        };
         let writer = std::thread::Builder::new().name("report".into()).spawn(write)?;
-        Ok(Self { sender, writer, path: path.to_owned(), begins_at })
+        Ok(Self { queue, writer, path: path.to_owned(), begins_at })
     }
 
     /// Adds a verdict. After a failed write verdicts are dropped and [`Report::finish`] says why.
-    pub async fn add(&self, verdict: ObjectVerdict) {
-        // An error means that the writer has ended with one of its own, which `finish` returns.
-        self.sender.send(Command::Add(verdict)).await.ok();
-        if self.sender.capacity() <= REPORT_QUEUE_MAX / 2 {
-            self.writer.thread().unpark();
+    pub async fn add(&self, line: &impl Line) {
+        loop {
+            // Created before the queue is looked at, so that no notification is missed.
+            let room = self.queue.has_room.notified();
+            match self.queue.add(line) {
+                Some(false) => return,
+                Some(true) => return self.writer.thread().unpark(),
+                None => room.await,
+            }
         }
     }
 
@@ -153,7 +288,13 @@ impl Report {
     pub async fn listed(&self) -> io::Result<Listed> {
         let (sender, written) = oneshot::channel();
         let ended = || io::Error::other("nothing more can be written");
-        self.sender.send(Command::Flush(sender)).await.map_err(|_| ended())?;
+        {
+            let mut waiting = self.queue.lock();
+            if waiting.has_failed {
+                return Err(named(&self.path, &ended()));
+            }
+            waiting.flushes.push(sender);
+        }
         self.writer.thread().unpark();
         let (path, begins_at) = (self.path.clone(), self.begins_at);
         let read = tokio::task::spawn_blocking(move || {
@@ -168,8 +309,8 @@ impl Report {
     /// # Errors
     /// The first write that failed, with the file's name.
     pub async fn finish(self) -> io::Result<()> {
-        let Self { sender, writer, path, .. } = self;
-        drop(sender);
+        let Self { queue, writer, path, .. } = self;
+        queue.lock().is_complete = true;
         writer.thread().unpark();
         let ended = tokio::task::spawn_blocking(move || writer.join()).await.map_err(io::Error::other)?;
         let written = ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
@@ -181,27 +322,30 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write the report {}: {error}", path.display()))
 }
 
-fn write_all(mut lines: Lines, mut receiver: mpsc::Receiver<Command>) -> io::Result<()> {
-    while let Some(command) = receiver.blocking_recv() {
-        let mut next = Some(command);
-        while let Some(command) = next {
-            match command {
-                Command::Add(verdict) => lines.add(&verdict)?,
-                Command::Flush(written) => {
-                    lines.write()?;
+fn write_all(mut lines: Lines, queue: &Queue) -> io::Result<()> {
+    loop {
+        let (flushes, is_complete) = {
+            let mut waiting = queue.lock();
+            std::mem::swap(&mut waiting.lines, &mut lines.buffer);
+            waiting.is_idle = lines.buffer.is_empty() && waiting.flushes.is_empty() && !waiting.is_complete;
+            (std::mem::take(&mut waiting.flushes), waiting.is_complete)
+        };
+        queue.has_room.notify_waiters();
+        match (lines.buffer.is_empty() && flushes.is_empty(), is_complete) {
+            (true, true) => return Ok(()),
+            (true, false) => std::thread::park(),
+            (false, _) => {
+                // Nobody knows when the next line comes, and a killed process writes nothing more.
+                lines.write()?;
+                for written in flushes {
+                    // A receiver that no longer waits needs no answer.
                     written.send(()).ok();
                 }
+                // Whoever completes the report wakes this thread, before or after it sleeps.
+                std::thread::park_timeout(if is_complete { Duration::ZERO } else { GATHER_MAX });
             }
-            next = receiver.try_recv().ok();
-        }
-        // Nobody knows when the next one comes, and a killed process writes nothing more.
-        lines.write()?;
-        // `finish` may have woken this thread before it took the last verdicts, and does so only once.
-        if !receiver.is_closed() {
-            std::thread::park_timeout(GATHER_MAX);
         }
     }
-    Ok(())
 }
 
 /// The part of a line that says what became of which object.
@@ -217,7 +361,7 @@ pub struct Listed(Vec<u64>);
 
 impl Listed {
     fn read(path: &Path, begins_at: u64) -> io::Result<Self> {
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        let mut file = BufReader::with_capacity(READ_BYTES, File::open(path)?);
         let (mut listed, mut line, mut at) = (Vec::new(), Vec::new(), 0);
         while listed.len() < LISTED_MAX {
             line.clear();
@@ -293,12 +437,6 @@ impl Lines {
         self.write()
     }
 
-    fn add(&mut self, verdict: &ObjectVerdict) -> io::Result<()> {
-        serde_json::to_writer(&mut self.buffer, verdict).map_err(io::Error::from)?;
-        self.buffer.push(b'\n');
-        if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.write() }
-    }
-
     fn write(&mut self) -> io::Result<()> {
         let mut written = 0;
         while written < self.buffer.len() {
@@ -341,13 +479,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_verdicts_than_the_queue_holds_are_all_written_in_order() {
+    async fn more_lines_than_the_queue_holds_are_all_written_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.jsonl");
-        let count = 2 * REPORT_QUEUE_MAX + 1;
+        let line_bytes = serde_json::to_vec(&verdict(0)).unwrap().len();
+        let count = 3 * REPORT_BYTES_MAX / line_bytes;
         let report = Report::open(&path, false).unwrap();
         for index in 0..count {
-            report.add(verdict(index)).await;
+            report.add(&verdict(index)).await;
         }
         report.finish().await.unwrap();
         assert_eq!(read(&path), (0..count).map(verdict).collect::<Vec<_>>());
@@ -359,7 +498,7 @@ mod tests {
         let path = dir.path().join("report.jsonl");
         for (resumed, expected) in [(false, vec![1]), (true, vec![1, 1]), (false, vec![1])] {
             let report = Report::open(&path, resumed).unwrap();
-            report.add(verdict(1)).await;
+            report.add(&verdict(1)).await;
             report.finish().await.unwrap();
             assert_eq!(read(&path), expected.into_iter().map(verdict).collect::<Vec<_>>());
         }
@@ -378,7 +517,7 @@ mod tests {
                 let path = dir.path().join("report.jsonl");
                 std::fs::write(&path, format!("{before}{end}")).unwrap();
                 let report = Report::open(&path, true).unwrap();
-                report.add(verdict(1)).await;
+                report.add(&verdict(1)).await;
                 report.finish().await.unwrap();
                 let text = std::fs::read_to_string(&path).unwrap();
                 assert_eq!(text, format!("{before}{kept}{whole}"), "{before:?} {end:?}");
@@ -397,24 +536,58 @@ mod tests {
         ] {
             let report = Report::open(&path, resumed).unwrap();
             for verdict in verdicts {
-                report.add(verdict).await;
+                report.add(&verdict).await;
             }
             if resumed {
                 let listed = report.listed().await.unwrap();
                 let names = ["copied", "failed", "failed now", "copied now", "never"];
                 assert_eq!(names.map(|name| listed.contains(name)), [true, false, true, true, false]);
-                report.add(of("failed", Verdict::Copied)).await;
+                report.add(&of("failed", Verdict::Copied)).await;
             }
             report.finish().await.unwrap();
         }
         assert_eq!(read(&path).len(), 5);
     }
 
+    #[test]
+    fn the_line_of_a_copy_is_that_of_its_verdict() {
+        let of = |name: &str| name.to_owned();
+        for (root, url) in [("s3://b", "s3://b/k\"\n\u{e9}"), ("mem:/", "mem:/k\"\n\u{e9}")] {
+            let object = ObjectUrl { root, key: "k\"\n\u{e9}" };
+            let proof = ProofNames { source: "a", hop: "b", destination: "c" };
+            let (size_bytes, retries) = (u64::MAX, 2);
+            let line = CopiedLine { source: object, destination: object, size_bytes, proof, retries };
+            let proof = ProofRecord { source: of("a"), hop: of("b"), destination: of("c") };
+            let (source, destination) = (of(url), of(url));
+            let whole = ObjectVerdict { source, destination, size_bytes, retries, ..ObjectVerdict::default() };
+            let whole = ObjectVerdict { proof: Some(proof), ..whole };
+            let [line, whole] = [&line as &dyn Line, &whole].map(|line| {
+                let mut text = Vec::new();
+                line.write(&mut text).unwrap();
+                String::from_utf8(text).unwrap()
+            });
+            assert_eq!(line, whole);
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_that_nobody_waits_for_are_written_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.jsonl");
+        let report = Report::open(&path, false).unwrap();
+        for index in 0..3 {
+            report.add(&verdict(index)).await;
+            tokio::time::sleep(4 * GATHER_MAX).await;
+            assert_eq!(read(&path).len(), index + 1);
+        }
+        report.finish().await.unwrap();
+    }
+
     #[tokio::test]
     async fn a_full_disk_is_reported_and_does_not_stop_the_job() {
         let report = Report::open(Path::new("/dev/full"), false).unwrap();
-        for index in 0..2 * REPORT_QUEUE_MAX {
-            report.add(verdict(index)).await;
+        for index in 0..REPORT_BYTES_MAX / 16 {
+            report.add(&verdict(index)).await;
         }
         let error = report.finish().await.unwrap_err();
         assert!(error.to_string().contains("/dev/full"), "{error}");

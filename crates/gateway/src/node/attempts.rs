@@ -162,7 +162,7 @@ impl Attempts {
             let now = progress.load(Ordering::Relaxed);
             if now == seen {
                 let message = format!("no answer for {} s", silence_max.as_secs());
-                return Err(Error::new(ErrorKind::Timeout, describe.operation, describe.url, message));
+                return Err(Error::new(ErrorKind::Timeout, describe.operation, describe.url(), message));
             }
             seen = now;
         }
@@ -187,8 +187,17 @@ pub enum Patience {
 pub struct Describe<'a> {
     /// `get`, `put`, ….
     pub operation: &'static str,
-    /// URL of store or object.
-    pub url: &'a str,
+    /// URL of the store.
+    pub root: &'a str,
+    /// Key of the object.
+    pub key: &'a str,
+}
+
+impl Describe<'_> {
+    /// URL of the object.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.root, self.key)
+    }
 }
 
 #[cfg(test)]
@@ -204,7 +213,7 @@ mod tests {
     /// Runs a request whose answer takes `seconds`. Returns how often it was made, and its result.
     async fn slow_request(patience: Patience, seconds: u64) -> (u32, Result<()>) {
         let made = Cell::new(0);
-        let describe = Describe { operation: "copy", url: "s3://b/k" };
+        let describe = Describe { operation: "copy", root: "s3://b", key: "k" };
         let done = attempts()
             .run(describe, patience, &Arc::default(), || {
                 made.set(made.get() + 1);
@@ -234,7 +243,7 @@ mod tests {
             Err::<(), _>(Error::new(ErrorKind::SlowDown, "put", "s3://b/k", "busy"))
         };
         let progress = Arc::default();
-        let describe = Describe { operation: "put", url: "s3://b/k" };
+        let describe = Describe { operation: "put", root: "s3://b", key: "k" };
         let put = || attempts.run(describe, Patience::Transfer, &progress, refused);
         let began = Instant::now();
         assert!(put().await.is_err() && tries.get() > 10 && began.elapsed() >= Duration::from_secs(110));
@@ -250,7 +259,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn signs_of_life_end_a_silence() {
         let progress = Arc::new(AtomicU64::new(0));
-        let describe = Describe { operation: "complete upload", url: "s3://b/k" };
+        let describe = Describe { operation: "complete upload", root: "s3://b", key: "k" };
         let alive = || async {
             for _ in 0..20 {
                 tokio::time::sleep(Duration::from_secs(100)).await;

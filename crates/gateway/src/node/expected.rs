@@ -97,7 +97,7 @@ impl Wanted<'_> {
 /// Returns whether an object has the attributes that the options set. Tags are not part of an object's description.
 fn states(options: &PutOptions, now: &ObjectInfo) -> bool {
     let Attributes { content_type, content_encoding, content_language, content_disposition, cache_control, metadata } =
-        &options.attributes;
+        &*options.attributes;
     let has = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
     let found = &now.attributes;
     has(content_type, &found.content_type)
@@ -135,7 +135,7 @@ mod tests {
         let longer = ObjectInfo { size_bytes: 2, ..now.clone() };
         assert_eq!(is_there(&wanted(&sums, true), &longer, &options), Some(false));
         let typed = Attributes { content_type: Some("a/b".into()), ..Attributes::default() };
-        let typed = PutOptions { attributes: typed, ..PutOptions::default() };
+        let typed = PutOptions { attributes: typed.into(), ..PutOptions::default() };
         assert_eq!(is_there(&wanted(&sums, true), &now, &typed), Some(false));
         assert_eq!(wanted(&sums, true).is_there_as(&now, None), Some(true), "the store keeps no attributes");
         let tagged = PutOptions { tags: [("a".into(), "b".into())].into(), ..PutOptions::default() };

@@ -18,6 +18,7 @@
 mod adaptive_limit;
 pub mod attempts;
 pub mod budget;
+pub mod bundle_order;
 pub mod clock;
 pub mod dedup;
 pub mod dial;

@@ -174,7 +174,7 @@ impl Sink {
     async fn entry(&self, entry: Entry, payload: Payload) -> Result<Placed, Failure> {
         match entry {
             Entry::Failed(failure) => Err(failure),
-            Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, source, listed).await,
+            Entry::Copy { place, size_bytes, source, listed } => self.copy(place, size_bytes, *source, listed).await,
             Entry::Check { place, size_bytes, unsynced } => self.check(place, size_bytes, unsynced).await,
             Entry::Write { size_bytes, .. } if payload.len() != size_bytes => {
                 Err(Failure::mismatch("a bundle is shorter than its manifest says"))

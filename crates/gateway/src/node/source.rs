@@ -198,11 +198,12 @@ impl Source {
 
     async fn whole(&self, fetch: Fetch) -> (Entry, Payload) {
         if let Some(unsynced) = fetch.check {
-            let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced };
+            let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced: *unsynced };
             return (entry, Payload::default());
         }
         if let Some(bucket) = fetch.copy_from_bucket {
-            let source = PartSource { bucket, key: fetch.source_key, condition: fetch.condition, range: None };
+            let (key, condition) = (fetch.source_key, fetch.condition);
+            let source = Box::new(PartSource { bucket, key, condition, range: None });
             let entry = Entry::Copy { place: fetch.place, size_bytes: fetch.size_bytes, source, listed: fetch.listed };
             return (entry, Payload::default());
         }
@@ -214,7 +215,7 @@ impl Source {
                     None
                 };
                 let mut place = fetch.place;
-                place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes);
+                place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes).into();
                 place.tags_dropped = match fetch.tags.settle(tags, &info, &mut place.options) {
                     Ok(dropped) => dropped,
                     Err(error) => {
@@ -229,8 +230,8 @@ impl Source {
     }
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags, Error> {
-        let (progress, url) = (Arc::new(AtomicU64::new(0)), format!("{}/{key}", self.store.url()));
-        let describe = Describe { operation: "get tags", url: &url };
+        let progress = Arc::new(AtomicU64::new(0));
+        let describe = Describe { operation: "get tags", root: self.store.url(), key };
         self.attempts.run(describe, Patience::Transfer, &progress, || self.store.tags(key, condition)).await
     }
 
@@ -262,8 +263,7 @@ impl Source {
         sums: PartSums,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
-        let url = format!("{}/{key}", self.store.url());
-        let describe = Describe { operation: "get", url: &url };
+        let describe = Describe { operation: "get", root: self.store.url(), key };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
             let mut passing = (sums == PartSums::WhenRead).then(PassingChecksums::default);
@@ -278,7 +278,7 @@ impl Source {
             let wanted = range.as_ref().map_or(download.info.size_bytes, |range| range.end - range.start);
             if data.len() != wanted {
                 let message = format!("the body has {} bytes, {wanted} were requested", data.len());
-                return Err(Error::new(ErrorKind::Truncated, "get", &url, message));
+                return Err(Error::new(ErrorKind::Truncated, "get", describe.url(), message));
             }
             Ok((download.info, data, passing.map(|passing| passing.checksums()).unwrap_or_default()))
         };

@@ -76,7 +76,7 @@ pub struct Fetch {
     /// The bucket to copy from inside the store, instead of reading the object.
     pub copy_from_bucket: Option<String>,
     /// Set if an earlier run has written the object: the sink checks whether it survived, and nothing is read.
-    pub check: Option<Unsynced>,
+    pub check: Option<Box<Unsynced>>,
 }
 
 /// Where a part goes.
@@ -174,7 +174,6 @@ impl Manifest {
 
 /// One object of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each small object")]
 pub enum Entry {
     /// Its bytes are in the bundle.
     Write {
@@ -194,7 +193,7 @@ pub enum Entry {
         /// Its length.
         size_bytes: u64,
         /// The object to copy.
-        source: PartSource,
+        source: Box<PartSource>,
         /// The checksums in the source store's listing.
         listed: Checksums,
     },

@@ -90,7 +90,7 @@ impl Put {
         let inherited = Inherited::of(&self.attributes, &self.key, self.store.as_ref());
         let attributes = inherited.complete(&set_by(&self.attributes, self.store.as_ref()), &Attributes::default());
         PutOptions {
-            attributes,
+            attributes: attributes.into(),
             storage_class: self.storage_class.clone(),
             lock: locked(self.object_lock),
             size_bytes,

@@ -3,7 +3,7 @@
 use crate::state::State;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use tradewind_store::{Attributes, Checksums, Expect, ListPage, ListRequest, ObjectInfo, PartTag, Written};
+use tradewind_store::{Checksums, Expect, ListPage, ListRequest, ObjectInfo, PartTag, Rare, Written};
 
 /// Entries of a listing page: few, so that listings have several.
 const PAGE_KEYS: usize = 7;
@@ -195,7 +195,7 @@ impl State {
             etag: Some(object.etag.clone()),
             modified_unix_ms: object.modified_unix_ms,
             checksums: self.stated(bucket, object),
-            attributes: Attributes::default(),
+            attributes: Rare::default(),
             ..ObjectInfo::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use super::xml::decode_md5;
 use crate::rest::{Call, encode_query, header, parse_http_date};
-use crate::{Attributes, Checksums, ObjectInfo, PutOptions, Result, Tags, Written};
+use crate::{Attributes, Checksums, ObjectInfo, PutOptions, Rare, Result, Tags, Written};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
@@ -34,14 +34,14 @@ pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &
         version: text("x-ms-version-id"),
         modified_unix_ms: header(headers, "last-modified").and_then(parse_http_date).unwrap_or(0),
         checksums: Checksums { md5: header(headers, md5_header).and_then(decode_md5), ..Checksums::default() },
-        attributes: Attributes {
+        attributes: Rare::from(Attributes {
             content_type: text("content-type"),
             content_encoding: text("content-encoding"),
             content_language: text("content-language"),
             content_disposition: text("content-disposition"),
             cache_control: text("cache-control"),
             metadata: metadata.collect(),
-        },
+        }),
         tag_count: header(headers, "x-ms-tag-count").and_then(|count| count.parse().ok()),
         storage_class: text("x-ms-access-tier"),
         file: None,

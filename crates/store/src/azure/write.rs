@@ -108,14 +108,14 @@ impl AzureStore {
     /// Sends a write under the condition that it replaces what is expected. A server that does not support conditions,
     /// as some emulators do not, gets it without.
     async fn send_expecting(&self, call: Call, expect: Option<&Expect>) -> Result<(HeaderMap, Bytes)> {
+        let condition = match expect.filter(|_| !self.refuses_write_conditions.load(Ordering::Relaxed)) {
+            Some(Expect::Absent) => Some(("if-none-match", "*".to_owned())),
+            Some(Expect::Is(state)) => state.etag.as_ref().map(|etag| ("if-match", format!("\"{etag}\""))),
+            None => None,
+        };
+        let Some((name, value)) = condition else { return self.send_write(call).await };
         let mut conditional = call.clone();
-        match expect.filter(|_| !self.refuses_write_conditions.load(Ordering::Relaxed)) {
-            Some(Expect::Absent) => conditional.set("if-none-match", "*")?,
-            Some(Expect::Is(Precondition { etag: Some(etag), .. })) => {
-                conditional.set("if-match", &format!("\"{etag}\""))?;
-            }
-            _ => return self.send_write(call).await,
-        }
+        conditional.set(name, &value)?;
         match self.send_write(conditional).await {
             Err(error) if error.kind == ErrorKind::Unsupported => {
                 let done = self.send_write(call).await?;
@@ -410,7 +410,7 @@ mod tests {
         let url = "az://account/container".to_owned();
         let config = StoreConfig { url, endpoint: Some(origin), anonymous: true, ..StoreConfig::default() };
         let attributes = Attributes { content_type: Some("text/x-test".to_owned()), ..Attributes::default() };
-        let options = PutOptions { attributes, ..PutOptions::default() };
+        let options = PutOptions { attributes: attributes.into(), ..PutOptions::default() };
         let (bucket, condition) = ("container".to_owned(), Precondition::default());
         let source = PartSource { bucket, key: "source".to_owned(), condition, range: None };
         crate::open(&config).unwrap().copy("key", &source, &options).await

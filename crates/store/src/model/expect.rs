@@ -10,13 +10,13 @@ pub enum Expect {
     /// The key has no object.
     Absent,
     /// The object is in this state.
-    Is(Precondition),
+    Is(Box<Precondition>),
 }
 
 impl Expect {
     /// The state in which an object was seen; `None` for an object that does not exist.
     pub fn seen(now: Option<&ObjectInfo>) -> Self {
-        now.map_or(Self::Absent, |now| Self::Is(Precondition::listed(now)))
+        now.map_or(Self::Absent, |now| Self::Is(Box::new(Precondition::listed(now))))
     }
 
     /// Returns whether the destination is in this state, as far as `now` says; `None` for an object that does not

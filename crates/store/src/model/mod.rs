@@ -5,6 +5,7 @@ mod expect;
 mod file_identity;
 mod permissions;
 mod precondition;
+mod rare;
 mod skips;
 mod version;
 
@@ -15,6 +16,7 @@ pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};
 pub use permissions::{KEPT_GROUP, KEPT_MODE, KEPT_USER, Permissions, Preserve};
 pub(crate) use precondition::another_state;
 pub use precondition::{Precondition, stays};
+pub use rare::{Rare, SharedDefault};
 pub use skips::Skips;
 pub use version::{ObjectVersion, VersionMarker, VersionPage};
 
@@ -125,6 +127,17 @@ pub struct Attributes {
     pub metadata: BTreeMap<String, String>,
 }
 
+impl SharedDefault for Attributes {
+    const SHARED_DEFAULT: &'static Self = &Self {
+        content_type: None,
+        content_encoding: None,
+        content_language: None,
+        content_disposition: None,
+        cache_control: None,
+        metadata: BTreeMap::new(),
+    };
+}
+
 /// Facts that a store reports about one object. A listing leaves `attributes` empty, and often `checksums` too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectInfo {
@@ -142,7 +155,7 @@ pub struct ObjectInfo {
     /// one.
     pub checksums: Checksums,
     /// Attributes, where the request returned them.
-    pub attributes: Attributes,
+    pub attributes: Rare<Attributes>,
     /// Number of the object's tags, where the request returned it.
     #[serde(default)]
     pub tag_count: Option<u32>,
@@ -278,7 +291,7 @@ pub struct Retention {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutOptions {
     /// Attributes to set.
-    pub attributes: Attributes,
+    pub attributes: Rare<Attributes>,
     /// Storage class; `None` for the bucket's default.
     pub storage_class: Option<String>,
     /// Protection against deletion; only where [`crate::Store::check_lock`] allows it.

@@ -24,7 +24,7 @@ pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers
         version: version(dialect, headers),
         modified_unix_ms: header(headers, "last-modified").and_then(parse_http_date).unwrap_or(0),
         checksums: checksums(dialect, headers),
-        attributes: attributes(dialect, headers),
+        attributes: attributes(dialect, headers).into(),
         tag_count: header(headers, "x-amz-tagging-count").and_then(|count| count.parse().ok()),
         storage_class: text(dialect.storage_class),
         file: None,

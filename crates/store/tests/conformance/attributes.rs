@@ -22,7 +22,7 @@ fn metadata() -> BTreeMap<String, String> {
 #[tokio::test]
 async fn headers_survive_a_put_and_an_upload() {
     each(&[Ability::Attributes], async |s| {
-        let options = PutOptions { attributes: attributes(), ..PutOptions::default() };
+        let options = PutOptions { attributes: attributes().into(), ..PutOptions::default() };
         s.put_with("put", bytes(10, 1), &options).await;
         assert_eq!(s.store.head(&s.key("put")).await.unwrap().attributes, attributes());
         let upload = s.store.open_upload(&s.key("up"), &options).await.unwrap();
@@ -39,7 +39,7 @@ async fn headers_survive_a_put_and_an_upload() {
 async fn user_metadata_survives() {
     each(&[Ability::Metadata], async |s| {
         let attributes = Attributes { metadata: metadata(), ..Attributes::default() };
-        let options = PutOptions { attributes, ..PutOptions::default() };
+        let options = PutOptions { attributes: attributes.into(), ..PutOptions::default() };
         s.put_with("a", bytes(10, 1), &options).await;
         assert_eq!(s.store.head(&s.key("a")).await.unwrap().attributes.metadata, metadata());
     })

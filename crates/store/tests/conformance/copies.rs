@@ -13,14 +13,14 @@ async fn a_copy_carries_bytes_and_attributes() {
     each(&[Ability::Copy, Ability::Attributes], async |s| {
         assert!(s.store.can_copy_from(open(&s.config).unwrap().as_ref()));
         let attributes = Attributes { content_type: Some("text/x-test".to_owned()), ..Attributes::default() };
-        let options = PutOptions { attributes, ..PutOptions::default() };
+        let options = PutOptions { attributes: attributes.into(), ..PutOptions::default() };
         s.put_with("a b/é", bytes(1000, 1), &options).await;
         s.store.copy(&s.key("copy"), &source(s, "a b/é"), &PutOptions::default()).await.unwrap();
         assert!(s.read("copy", None).await.unwrap() == bytes(1000, 1));
         let copied = s.store.head(&s.key("copy")).await.unwrap();
         assert_eq!(copied.attributes.content_type.as_deref(), Some("text/x-test"));
         let attributes = Attributes { content_type: Some("text/other".to_owned()), ..Attributes::default() };
-        let options = PutOptions { attributes, ..PutOptions::default() };
+        let options = PutOptions { attributes: attributes.into(), ..PutOptions::default() };
         s.store.copy(&s.key("copy2"), &source(s, "a b/é"), &options).await.unwrap();
         let copied = s.store.head(&s.key("copy2")).await.unwrap();
         assert_eq!(copied.attributes.content_type.as_deref(), Some("text/other"));

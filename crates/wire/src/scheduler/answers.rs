@@ -51,7 +51,7 @@ impl Scheduler {
         if report.kind == Kind::Abort {
             return self.abort_failed(object, report.tries, fault);
         }
-        if self.objects.get(&object).is_some_and(|object| matches!(object.phase, Phase::Ending { .. })) {
+        if self.objects.get(object).is_some_and(|object| matches!(object.phase, Phase::Ending { .. })) {
             return self.settle(object);
         }
         match self.verdict(object, &report, fault) {
@@ -68,7 +68,7 @@ impl Scheduler {
     /// Records that `part` of `object` was checked and is not as an earlier run left it: its next attempt carries the
     /// bytes. Call it before the request's [`Scheduler::answered`] or [`Scheduler::failed`].
     pub fn must_carry(&mut self, object: ObjectId, part: u32) {
-        let Some(object) = self.objects.get_mut(&object) else { return };
+        let Some(object) = self.objects.get_mut(object) else { return };
         let bytes = object.new.must_carry(part);
         object.owed_bytes += bytes;
         self.shares.listed(bytes);
@@ -196,7 +196,7 @@ impl Scheduler {
     /// if the work is not done, but another request in flight may still do it.
     fn take_report(&mut self, request: RequestId, id: ObjectId, is_done: bool) -> Option<Report> {
         let flight = self.flights.get_mut(&request).filter(|flight| flight.awaited > 0)?;
-        let object = self.objects.get_mut(&id)?;
+        let object = self.objects.get_mut(id)?;
         let kind = match flight.work {
             Work::Open(_) => Kind::Open,
             Work::Part { part, .. } => Kind::Part(part),
@@ -230,7 +230,7 @@ impl Scheduler {
         let tries = report.tries.with(fault);
         let end_if = |ends: bool, end: End| if ends { Next::End(end) } else { Next::Again(tries) };
         let failed = End::Failed(fault);
-        let may_restart = self.objects.get(&id).is_some_and(|object| object.new.may_restart);
+        let may_restart = self.objects.get(id).is_some_and(|object| object.new.may_restart);
         let restart = if may_restart { End::Restart } else { failed };
         match fault {
             Fault::Changed | Fault::UploadGone => Next::End(restart),
@@ -245,7 +245,7 @@ impl Scheduler {
 
     /// Excludes `route` for this object. Returns whether it was the last one.
     fn refuse(&mut self, id: ObjectId, route: RouteId) -> bool {
-        let Some(object) = self.objects.get_mut(&id) else { return false };
+        let Some(object) = self.objects.get_mut(id) else { return false };
         if let Err(at) = object.refused_by.binary_search(&route) {
             object.refused_by.insert(at, route);
             let (parts_again, unsent) = self.ready.take_parts(id);
@@ -257,7 +257,7 @@ impl Scheduler {
     }
 
     pub(super) fn again(&mut self, id: ObjectId, kind: Kind, tries: Tries) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Some(object) = self.objects.get_mut(id) else { return };
         let lane = self.ready.lane(&object.refused_by, object.new.travels);
         match kind {
             Kind::Part(part) => lane.parts_again.push_back(PartAgain { object: id, part, tries }),

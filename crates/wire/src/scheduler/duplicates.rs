@@ -34,7 +34,7 @@ impl Scheduler {
     pub fn awaits(&self, request: RequestId, object: ObjectId) -> bool {
         let Some(flight) = self.flights.get(&request).filter(|flight| flight.awaited > 0) else { return false };
         match &flight.work {
-            Work::Bundle(_) => self.objects.get(&object).is_some_and(|object| object.is_in_bundle(request)),
+            Work::Bundle(_) => self.objects.get(object).is_some_and(|object| object.is_in_bundle(request)),
             work => !flight.reported && work.members() == [object],
         }
     }
@@ -49,7 +49,7 @@ impl Scheduler {
     fn has_twin(&self, request: RequestId, object: ObjectId) -> bool {
         match self.flights.get(&request) {
             Some(Flight { work: Work::Bundle(_), .. }) => {
-                self.objects.get(&object).is_some_and(|object| object.second_bundle.is_some())
+                self.objects.get(object).is_some_and(|object| object.second_bundle.is_some())
             }
             Some(flight) => flight.twin.is_some(),
             None => false,
@@ -122,7 +122,7 @@ impl Scheduler {
     fn duplicable(&self, request: RequestId) -> Option<(Work, u64)> {
         let flight = self.flights.get(&request).filter(|flight| flight.may_be_duplicated())?;
         let has_work = |object: &ObjectId| {
-            let object = self.objects.get(object)?;
+            let object = self.objects.get(*object)?;
             let is_wanted = match (&flight.work, &object.phase) {
                 (Work::Bundle(_), Phase::Whole) => object.bundle == Some(request),
                 (Work::Open(_), Phase::Opening) | (Work::Part { .. }, Phase::Sending { .. }) => true,
@@ -144,7 +144,7 @@ impl Scheduler {
     fn duplicate(&mut self, request: RequestId, work: Work, bytes: u64, now_ms: u64) -> Option<Action> {
         let flight = self.flights.get(&request)?;
         let (stalled, tries) = (flight.route, flight.tries);
-        let refused_by = &self.objects.get(work.members().first()?)?.refused_by;
+        let refused_by = &self.objects.get(*work.members().first()?)?.refused_by;
         let route = self.shares.pick_duplicate(bytes, stalled, refused_by, now_ms)?;
         let action = self.send(route, bytes, work, tries, now_ms);
         let Action::Send { request: twin, .. } = action else { return None };
@@ -180,7 +180,7 @@ impl Scheduler {
     /// Records that `request` is the only one in flight that may still do the work for an object.
     pub(super) fn is_needed(&mut self, object: ObjectId, kind: Kind, request: RequestId) {
         if kind == Kind::Bundle
-            && let Some(object) = self.objects.get_mut(&object)
+            && let Some(object) = self.objects.get_mut(object)
         {
             object.bundle = Some(request);
             object.second_bundle = None;
@@ -200,7 +200,7 @@ impl Scheduler {
             self.superseded -= 1;
             if let [object] = flight.work.members()
                 && !matches!(flight.work, Work::Bundle(_))
-                && let Some(state) = self.objects.get_mut(object)
+                && let Some(state) = self.objects.get_mut(*object)
             {
                 state.flights -= 1;
                 self.settle(*object);

@@ -27,6 +27,7 @@ mod work;
 pub use object::{Layout, NewObject};
 pub use work::{Action, Config, Idle, Work};
 
+use crate::by_number::ByNumber;
 use crate::shares::{Before, RoutePlan, Shares};
 use crate::{Fault, ObjectId, RequestId, RouteId};
 use duplicates::Rescue;
@@ -130,7 +131,7 @@ struct Flight {
 pub struct Scheduler {
     config: Config,
     shares: Shares,
-    objects: HashMap<ObjectId, Object>,
+    objects: ByNumber<Object>,
     flights: HashMap<RequestId, Flight>,
     ready: Ready,
     out: VecDeque<Action>,
@@ -163,7 +164,7 @@ impl Scheduler {
                 .with_duplicates(config.duplicate_fraction_max),
             next_request: config.first_request,
             config,
-            objects: HashMap::new(),
+            objects: ByNumber::default(),
             flights: HashMap::new(),
             ready: Ready::default(),
             out: VecDeque::new(),
@@ -219,7 +220,7 @@ impl Scheduler {
 
     /// Adds an object. The scheduler must not hold an object of this id already.
     pub fn add(&mut self, id: ObjectId, mut new: NewObject) {
-        debug_assert!(!self.objects.contains_key(&id), "{id:?} is held already");
+        debug_assert!(self.objects.get(id).is_none(), "{id:?} is held already");
         new.tidy();
         let owed_bytes = new.bytes_to_carry();
         self.shares.listed(owed_bytes);
@@ -295,7 +296,7 @@ impl Scheduler {
 
     /// Returns whether no attempt at any part of a request in flight has failed before.
     pub fn is_first_attempt(&self, request: RequestId) -> bool {
-        let is_untried = |object: &ObjectId| self.objects.get(object).is_some_and(|object| object.tries.is_none());
+        let is_untried = |object: &ObjectId| self.objects.get(*object).is_some_and(|object| object.tries.is_none());
         self.flights.get(&request).is_some_and(|flight| match &flight.work {
             Work::Bundle(objects) => objects.iter().all(is_untried),
             _ => flight.tries.is_none(),

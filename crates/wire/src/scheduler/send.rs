@@ -154,13 +154,13 @@ impl Scheduler {
             Some(again) => again,
             None => self.next_unsent_part(lane)?,
         };
-        let new = &self.objects.get(&object)?.new;
+        let new = &self.objects.get(object)?.new;
         let (offset, bytes) = new.part_range(part);
         let carried_bytes = new.carried_bytes(part);
         let route = self.route(lane, carried_bytes, now_ms, obstacles)?;
         if again.is_some() {
             self.ready.lanes[lane].parts_again.pop_front();
-        } else if let Some(Object { phase: Phase::Sending { next_part, .. }, .. }) = self.objects.get_mut(&object) {
+        } else if let Some(Object { phase: Phase::Sending { next_part, .. }, .. }) = self.objects.get_mut(object) {
             *next_part = part + 1;
         }
         Some(self.send(route, carried_bytes, Work::Part { object, part, offset, bytes }, tries, now_ms))
@@ -171,7 +171,7 @@ impl Scheduler {
     fn next_unsent_part(&mut self, lane: usize) -> Option<PartAgain> {
         let sending = &mut self.ready.lanes[lane].sending;
         while let Some(&object) = sending.front() {
-            if let Some(state) = self.objects.get_mut(&object)
+            if let Some(state) = self.objects.get_mut(object)
                 && let Phase::Sending { next_part, .. } = &mut state.phase
             {
                 let done = state.new.parts_done();
@@ -194,12 +194,12 @@ impl Scheduler {
         // less another small one gains.
         let share = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
         let count_max = share.max(self.flights.len().min(self.config.grain_objects_max));
-        let first_bytes = carried(self.objects.get(whole.front()?)?);
+        let first_bytes = carried(self.objects.get(*whole.front()?)?);
         // Ask for a route first, so that a waiting lane does not cost a scan of a whole bundle.
         self.route(lane, first_bytes, now_ms, obstacles)?;
         let (mut members, mut carried_bytes, mut bytes) = (Vec::new(), 0, 0);
         for id in self.ready.lanes[lane].whole.iter().take(count_max) {
-            let Some(object) = self.objects.get(id) else { break };
+            let Some(object) = self.objects.get(*id) else { break };
             let bytes_max = if members.len() < share { u64::MAX } else { GRAIN_BYTES };
             let bytes_max = bytes_max.min(self.config.bundle_bytes_max);
             if !members.is_empty() && bytes + object.new.bytes > bytes_max {
@@ -241,7 +241,7 @@ impl Scheduler {
         self.next_request += 1;
         let is_bundle = matches!(work, Work::Bundle(_));
         for object in work.members() {
-            if let Some(object) = self.objects.get_mut(object) {
+            if let Some(object) = self.objects.get_mut(*object) {
                 object.flights += 1;
                 if is_bundle {
                     object.enter_bundle(request);

@@ -81,7 +81,7 @@ impl Dispatcher {
             if !self.scheduler.is_last(request, object) {
                 continue;
             }
-            let Some(transfer) = self.transfers.get_mut(&object) else { continue };
+            let Some(transfer) = self.transfers.get_mut(object) else { continue };
             recorder.note_trouble(transfer.item.target, failure, self.clock.now_ms());
             if let Work::Part { part, .. } = work
                 && failure.is_lost()
@@ -148,7 +148,7 @@ impl Dispatcher {
                 self.scheduler.done(request, object);
             }
             (Work::Open(object), SinkReply::Opened { upload, asked_again, tags_dropped }) => {
-                if let Some(transfer) = self.transfers.get_mut(&object) {
+                if let Some(transfer) = self.transfers.get_mut(object) {
                     let (target, target_key) = (transfer.item.target, transfer.item.target_key.clone());
                     transfer.upload = Some(upload.clone());
                     if tags_dropped {
@@ -163,13 +163,13 @@ impl Dispatcher {
                 self.scheduler.done(request, object);
             }
             (Work::Close(object), SinkReply::Closed(placed)) => {
-                if let Some(transfer) = self.transfers.get_mut(&object) {
+                if let Some(transfer) = self.transfers.get_mut(object) {
                     transfer.placed = Some(placed);
                 }
                 self.scheduler.done(request, object);
             }
             (Work::Abort(object), SinkReply::Aborted) => {
-                if let Some(transfer) = self.transfers.get(&object) {
+                if let Some(transfer) = self.transfers.get(object) {
                     let (target, target_key) = (transfer.item.target, transfer.item.target_key.clone());
                     let upload = transfer.upload.clone();
                     recorder.record(Entry::Abandoned { target, target_key, upload }).await?;
@@ -188,7 +188,7 @@ impl Dispatcher {
     }
 
     async fn part_done(&mut self, object: ObjectId, tag: PartTag, recorder: &mut Recorder) -> Result<(), SurveyError> {
-        let Some(transfer) = self.transfers.get_mut(&object) else { return Ok(()) };
+        let Some(transfer) = self.transfers.get_mut(object) else { return Ok(()) };
         let (target, target_key) = (transfer.item.target, transfer.item.target_key.clone());
         if transfer.unsynced.remove(&tag.part).is_some() {
             transfer.earlier_bytes += tag.size_bytes;
@@ -214,7 +214,7 @@ impl Dispatcher {
     fn store_unreachable(&mut self, request: RequestId, work: &Work, failure: Failure) {
         for object in work.objects() {
             if self.scheduler.is_last(request, object)
-                && let Some(transfer) = self.transfers.get_mut(&object)
+                && let Some(transfer) = self.transfers.get_mut(object)
             {
                 transfer.failed(failure.clone());
             }
@@ -237,7 +237,7 @@ impl Dispatcher {
         if verdict.is_err() && !self.scheduler.is_last(request, object) {
             return self.scheduler.fault(request, object, Fault::Unavailable);
         }
-        let Some(transfer) = self.transfers.get_mut(&object) else { return };
+        let Some(transfer) = self.transfers.get_mut(object) else { return };
         if let Err(failure) = &verdict {
             recorder.note_trouble(transfer.item.target, failure, self.clock.now_ms());
         }

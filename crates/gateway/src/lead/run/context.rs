@@ -39,7 +39,7 @@ impl Context {
     /// The URLs of an object at the source and at its destination.
     pub(super) fn urls(&self, item: &WorkItem) -> (String, String) {
         let target = &self.targets[usize::from(item.target)];
-        (object_url(self.source.as_ref(), &item.source_key), object_url(target.as_ref(), &item.target_key))
+        (object_url(self.source.as_ref(), &item.info.key), object_url(target.as_ref(), &item.target_key))
     }
 
     /// The store's URL; empty for no store.

@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::limits::Limits;
 use super::order_queue::{OrderQueue, RouteSource};
-use super::orders::order;
+use super::orders::{Made, order};
 use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::routes::{DownRoutes, Rerouted, route_plan};
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tradewind_contract::{Progress, RouteSpec};
 use tradewind_store::WORK_BYTES_PER_S_MIN;
+use tradewind_wire::by_number::ByNumber;
 use tradewind_wire::frame::Reply;
 use tradewind_wire::scheduler::{Action, Config, Idle, Scheduler, Work};
 use tradewind_wire::shares::{Before, RoutePlan};
@@ -44,7 +45,7 @@ const SILENCE_REPORTED_MS: u64 = 30_000;
 pub(super) struct Dispatcher {
     pub(super) context: Arc<Context>,
     pub(super) scheduler: Scheduler,
-    pub(super) transfers: HashMap<ObjectId, Box<ObjectTransfer>>,
+    pub(super) transfers: ByNumber<Box<ObjectTransfer>>,
     next_object: u64,
     orders: OrderQueue,
     /// `None` for a job without a folder.
@@ -95,7 +96,7 @@ impl Dispatcher {
         Self {
             context,
             scheduler,
-            transfers: HashMap::new(),
+            transfers: ByNumber::default(),
             next_object: 1,
             orders: OrderQueue::new(sources, replies),
             spending: None,
@@ -133,17 +134,17 @@ impl Dispatcher {
                     self.send(request, route, &work, &recorder.journal, outlook);
                 }
                 Action::Finished(object) => {
-                    if let Some(transfer) = self.transfers.remove(&object) {
+                    if let Some(transfer) = self.transfers.remove(object) {
                         return Ok(Ended::Finished(transfer));
                     }
                 }
                 Action::Failed(object, fault) => {
-                    if let Some(transfer) = self.transfers.remove(&object) {
+                    if let Some(transfer) = self.transfers.remove(object) {
                         return Ok(Ended::Failed(transfer, fault));
                     }
                 }
                 Action::Restart(object) => {
-                    if let Some(transfer) = self.transfers.remove(&object) {
+                    if let Some(transfer) = self.transfers.remove(object) {
                         return Ok(Ended::Restart(transfer));
                     }
                 }
@@ -171,15 +172,16 @@ impl Dispatcher {
         self.drop_guesses(work, outlook);
         let is_first_attempt = self.scheduler.is_first_attempt(request);
         if let Work::Open(object) = work
-            && let Some(transfer) = self.transfers.get_mut(object)
+            && let Some(transfer) = self.transfers.get_mut(*object)
             && !is_duplicate
         {
             let intent = transfer.intend(status::now_unix_ms());
             let order = order(request, route, work, is_first_attempt, &self.transfers, &self.context);
+            let order = order.map(Made::into_order);
             return self.orders.after_intent(journal.clone(), intent, request, order);
         }
         if let Work::Close(object) = work
-            && let Some(transfer) = self.transfers.get_mut(object)
+            && let Some(transfer) = self.transfers.get_mut(*object)
             && transfer.source_proof().is_err()
         {
             transfer.failed(Failure::mismatch("the bytes read do not match the checksum of the source store"));
@@ -193,7 +195,7 @@ impl Dispatcher {
     /// upload. The intent of the first one is in the journal already.
     fn expect_two_writes(&mut self, work: &Work) {
         for object in work.objects() {
-            let Some(transfer) = self.transfers.get_mut(&object) else { continue };
+            let Some(transfer) = self.transfers.get_mut(object) else { continue };
             match work {
                 Work::Bundle(_) | Work::Close(_) => transfer.item.may_land_late = true,
                 Work::Open(_) => transfer.may_have_orphans(),
@@ -206,7 +208,7 @@ impl Dispatcher {
     /// has already used stays: if that order's write comes late, only the guess can refuse it.
     fn drop_guesses(&mut self, work: &Work, outlook: &Outlook) {
         for object in work.objects() {
-            if let Some(transfer) = self.transfers.get_mut(&object)
+            if let Some(transfer) = self.transfers.get_mut(object)
                 && !outlook.is_free(transfer.item.target)
             {
                 transfer.drop_guess();
@@ -315,7 +317,7 @@ impl Dispatcher {
             let failure = Failure::new(Fault::Unavailable, "unavailable", message);
             for object in self.scheduler.work(request).map(Work::objects).unwrap_or_default() {
                 if self.scheduler.is_last(request, object)
-                    && let Some(transfer) = self.transfers.get_mut(&object)
+                    && let Some(transfer) = self.transfers.get_mut(object)
                 {
                     transfer.failed(failure.clone());
                 }
@@ -327,9 +329,9 @@ impl Dispatcher {
     /// Returns how many bytes a store must process by itself to answer the request.
     fn worked_on_bytes(&self, request: RequestId) -> u64 {
         let size_bytes =
-            |object: &ObjectId| self.transfers.get(object).map_or(0, |transfer| transfer.item.info.size_bytes);
+            |object: &ObjectId| self.transfers.get(*object).map_or(0, |transfer| transfer.item.info.size_bytes);
         let is_copied =
-            |object: &&ObjectId| self.transfers.get(object).is_some_and(|transfer| transfer.item.server_side);
+            |object: &&ObjectId| self.transfers.get(**object).is_some_and(|transfer| transfer.item.server_side);
         match self.scheduler.work(request) {
             Some(Work::Close(object)) => size_bytes(object),
             Some(Work::Part { object, bytes, .. }) if is_copied(&object) => *bytes,

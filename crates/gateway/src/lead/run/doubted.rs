@@ -59,7 +59,7 @@ impl Context {
     /// object it is now.
     pub(super) async fn look_again(&self, copied: &mut Copied) -> Result<(), Failure> {
         if let Some(condition) = &copied.source {
-            let key = &copied.item.source_key;
+            let key = &copied.item.info.key;
             let look = self.policy.run("head", self.source.url(), || self.source.head(key)).await;
             let now = look.map_err(|error| Failure::of_store(&error, Side::Source))?;
             if let Some(difference) = condition.difference(&now) {
@@ -85,7 +85,7 @@ impl Context {
         let message = format!(
             "{}/{}: it changed while it was copied: {difference}; {then}",
             self.source.url(),
-            copied.item.source_key
+            copied.item.info.key
         );
         Failure::new(Fault::Changed, "changed", message)
     }

@@ -27,7 +27,7 @@ pub(super) async fn report_earlier(context: &Context, journal: &Journal, report:
             if let Some(line) = earlier_line(context, object)
                 && !listed.contains(&line.destination)
             {
-                report.add(line).await;
+                report.add(&line).await;
             }
         }
         last = page.into_iter().next_back();

@@ -50,8 +50,10 @@ impl Finisher {
 
     /// Remembers the known uploads of an object after the object has ended.
     fn remember_orphans(&mut self, transfer: &mut ObjectTransfer) {
-        let known = transfer.item.orphans_since_unix_ms.is_some();
-        let Some(intent) = transfer.intent_with_orphans().filter(|_| !known) else { return };
+        if transfer.item.orphans_since_unix_ms.is_some() {
+            return;
+        }
+        let Some(intent) = transfer.intent_with_orphans() else { return };
         transfer.item.orphans_since_unix_ms = Some(intent.intent_unix_ms);
         if let Err(error) = self.asked_again.push(&intent) {
             self.context.notice(format!("an unfinished upload of {} may be left behind: {error}", intent.target_key));
@@ -129,7 +131,7 @@ impl Finisher {
             Ok(now) => match fresh.condition.difference(now) {
                 None => return self.settle(fresh, recorder).await.map(|()| None),
                 Some(difference) => {
-                    changed(&object_url(self.context.source.as_ref(), &fresh.item.source_key), difference)
+                    changed(&object_url(self.context.source.as_ref(), &fresh.item.info.key), difference)
                 }
             },
             Err(error) => Failure::of_store(error, Side::Source),
@@ -144,7 +146,7 @@ impl Finisher {
         if now.is_ok() && may_restart && !is_stopping {
             recorder.tally.retried();
             let own_copy = Precondition::written(&placed.written);
-            item.expect = (!own_copy.is_any()).then_some(Expect::Is(own_copy));
+            item.expect = (!own_copy.is_any()).then_some(Expect::Is(Box::new(own_copy)));
             return Ok(Some(item));
         }
         recorder.object_failed(&item, &failure, retries).await;

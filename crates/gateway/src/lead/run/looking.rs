@@ -128,8 +128,8 @@ async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<E
 }
 
 async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Context) -> Looked {
-    let url = format!("{}/{}", context.source.url(), item.source_key);
-    match context.policy.run("head", &url, || context.source.head(&item.source_key)).await {
+    let url = format!("{}/{}", context.source.url(), item.info.key);
+    match context.policy.run("head", &url, || context.source.head(&item.info.key)).await {
         Ok(now) if !restarted && changed(&item.info, &now) => {
             let seen = Box::new(WorkItem { info: now.clone(), ..*item });
             ready(seen, &now, true, context).await
@@ -165,8 +165,8 @@ async fn tags_of(item: &WorkItem, now: &ObjectInfo, context: &Context) -> Option
     if !tag_rule(item, context).reads(now, source.as_ref()) {
         return None;
     }
-    let (url, condition) = (format!("{}/{}", source.url(), item.source_key), Precondition::exact(now));
-    Some(context.policy.run("get tags", &url, || source.tags(&item.source_key, &condition)).await)
+    let (url, condition) = (format!("{}/{}", source.url(), item.info.key), Precondition::exact(now));
+    Some(context.policy.run("get tags", &url, || source.tags(&item.info.key, &condition)).await)
 }
 
 fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {

@@ -146,6 +146,8 @@ struct Stopping {
 /// The survey, until its result is known.
 struct Surveying {
     found: mpsc::Receiver<Found>,
+    /// Findings that were received together and are handled next.
+    received: std::vec::IntoIter<Found>,
     task: JoinHandle<Result<SurveyEnd, SurveyError>>,
     cancel: CancellationToken,
     listed: bool,
@@ -157,6 +159,21 @@ impl Surveying {
             self.cancel.cancel();
         }
         self.found.close();
+    }
+
+    /// Returns the next finding; `None` after the last one. A call that is dropped loses none.
+    async fn next(&mut self) -> Option<Found> {
+        if let Some(found) = self.received.next() {
+            return Some(found);
+        }
+        let mut received = Vec::new();
+        self.found.recv_many(&mut received, FINDINGS_AT_ONCE_MAX).await;
+        self.received = received.into_iter();
+        self.received.next()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.received.as_slice().is_empty() && self.found.is_empty()
     }
 }
 
@@ -294,7 +311,7 @@ impl Run {
                         self.reply(reply).await?;
                     }
                 }
-                found = surveying.found.recv(), if takes_more => {
+                found = surveying.next(), if takes_more => {
                     self.found(found, surveying).await?;
                     self.take_findings(surveying).await?;
                 }
@@ -339,8 +356,11 @@ impl Run {
             if self.stopping.is_some() || !self.takes_more(surveying) {
                 break;
             }
-            let Ok(found) = surveying.found.try_recv() else { break };
-            self.found(Some(found), surveying).await?;
+            if surveying.is_empty() {
+                break;
+            }
+            let found = surveying.next().await;
+            self.found(found, surveying).await?;
         }
         Ok(())
     }
@@ -454,7 +474,7 @@ impl Run {
                 self.stop(Outcome::Ceiling, Some(message), Some(hint));
                 true
             }
-            Idle::Empty => surveying.listed && self.intake.is_idle() && is_settled && surveying.found.is_empty(),
+            Idle::Empty => surveying.listed && self.intake.is_idle() && is_settled && surveying.is_empty(),
             Idle::Waiting | Idle::Until(_) | Idle::Ceiling => false,
         }
     }

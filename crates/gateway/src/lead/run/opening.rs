@@ -137,7 +137,13 @@ impl Run {
             out,
             cancel: cancel.clone(),
         };
-        Ok(Surveying { found, task: tokio::spawn(survey.run()), cancel, listed: false })
+        Ok(Surveying {
+            found,
+            received: Vec::new().into_iter(),
+            task: tokio::spawn(survey.run()),
+            cancel,
+            listed: false,
+        })
     }
 }
 

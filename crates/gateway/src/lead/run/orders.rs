@@ -2,39 +2,58 @@
 
 use super::context::Context;
 use super::transfer::ObjectTransfer;
-use crate::node::work::{Close, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, WholePlace};
-use std::collections::HashMap;
+use crate::node::bundle_order::{BundleOrder, FetchRef, WholePlaceRef};
+use crate::node::work::{Close, Manifest, Order, PartPlace, Proof, SourceTask};
 use tradewind_store::{PartSource, UploadId};
+use tradewind_wire::by_number::ByNumber;
 use tradewind_wire::scheduler::Work;
-use tradewind_wire::{ObjectId, RequestId, RouteId};
+use tradewind_wire::{RequestId, RouteId};
+
+/// An order for a source.
+pub(super) enum Made<'a> {
+    /// A bundle, which borrows the transfers of its objects.
+    Bundle(BundleOrder<'a>),
+    /// Anything else.
+    Other(Box<Order>),
+}
+
+impl Made<'_> {
+    pub(super) fn into_order(self) -> Order {
+        match self {
+            Self::Bundle(bundle) => bundle.to_order(),
+            Self::Other(order) => *order,
+        }
+    }
+}
 
 /// The order that carries out `work`.
-pub(super) fn order(
+pub(super) fn order<'a>(
     request: RequestId,
     route: RouteId,
     work: &Work,
     is_first_attempt: bool,
-    transfers: &HashMap<ObjectId, Box<ObjectTransfer>>,
-    context: &Context,
-) -> Option<Order> {
+    transfers: &'a ByNumber<Box<ObjectTransfer>>,
+    context: &'a Context,
+) -> Option<Made<'a>> {
+    let codec = context.job.compress.then_some(context.job.codec);
+    // A retry must not depend on what a sink keeps.
+    let deduplicate = context.job.deduplicate && is_first_attempt;
     let task = match work {
-        Work::Open(object) => SourceTask::Pass(open(transfers.get(object)?)),
+        Work::Open(object) => SourceTask::Pass(open(transfers.get(*object)?)),
         Work::Part { object, part, offset, bytes } => {
-            part_task(transfers.get(object)?, *part, *offset, *bytes, context)?
+            part_task(transfers.get(*object)?, *part, *offset, *bytes, context)?
         }
         Work::Bundle(objects) => {
             let mut fetches = Vec::with_capacity(objects.len());
             for object in objects {
-                fetches.push(fetch(transfers.get(object)?, context));
+                fetches.push(fetch(transfers.get(*object)?, context));
             }
-            SourceTask::Bundle(fetches)
+            return Some(Made::Bundle(BundleOrder::new(request, route, codec, deduplicate, fetches)));
         }
-        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
-        Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
+        Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(*object)?, context)?))),
+        Work::Abort(object) => SourceTask::Pass(abort(transfers.get(*object)?)?),
     };
-    let codec = context.job.compress.then_some(context.job.codec);
-    // A retry must not depend on what a sink keeps.
-    Some(Order { request, route, codec, deduplicate: context.job.deduplicate && is_first_attempt, task })
+    Some(Made::Other(Box::new(Order { request, route, codec, deduplicate, task })))
 }
 
 fn open(transfer: &ObjectTransfer) -> Manifest {
@@ -60,37 +79,37 @@ fn part_task(transfer: &ObjectTransfer, part: u32, offset: u64, bytes: u64, cont
     if transfer.item.server_side {
         let source = PartSource {
             bucket: bucket_of(context),
-            key: transfer.item.source_key.clone(),
+            key: transfer.item.info.key.clone(),
             condition: transfer.condition.clone(),
             range: Some(range),
         };
         return Some(SourceTask::Pass(Manifest::CopyPart { place, source }));
     }
     Some(SourceTask::Part {
-        source_key: transfer.item.source_key.clone(),
+        source_key: transfer.item.info.key.clone(),
         condition: transfer.condition.clone(),
         range,
         place,
     })
 }
 
-fn fetch(transfer: &ObjectTransfer, context: &Context) -> Fetch {
-    Fetch {
-        source_key: transfer.item.source_key.clone(),
-        condition: transfer.condition.clone(),
+fn fetch<'a>(transfer: &'a ObjectTransfer, context: &'a Context) -> FetchRef<'a> {
+    FetchRef {
+        source_key: &transfer.item.info.key,
+        condition: &transfer.condition,
         size_bytes: transfer.item.info.size_bytes,
         listed: transfer.stated,
         place: whole_place(transfer, context),
-        inherited: transfer.inherited.clone(),
+        inherited: &transfer.inherited,
         tags: transfer.tag_rule,
-        copy_from_bucket: transfer.item.server_side.then(|| bucket_of(context)),
-        check: transfer.item.check.clone(),
+        copy_from_bucket: transfer.item.server_side.then(|| context.job.source.bucket()),
+        check: transfer.item.check.as_deref(),
     }
 }
 
 fn close(transfer: &ObjectTransfer, context: &Context) -> Option<Close> {
     Some(Close {
-        place: whole_place(transfer, context),
+        place: whole_place(transfer, context).to_place(),
         upload: transfer.upload.clone()?,
         parts: transfer.parts.values().cloned().collect(),
         size_bytes: transfer.item.info.size_bytes,
@@ -109,13 +128,13 @@ fn abort(transfer: &ObjectTransfer) -> Option<Manifest> {
     Some(Manifest::Abort { target: transfer.item.target, key: transfer.item.target_key.clone(), upload })
 }
 
-fn whole_place(transfer: &ObjectTransfer, context: &Context) -> WholePlace {
-    WholePlace {
+fn whole_place<'a>(transfer: &'a ObjectTransfer, context: &Context) -> WholePlaceRef<'a> {
+    WholePlaceRef {
         target: transfer.item.target,
-        key: transfer.item.target_key.clone(),
-        options: transfer.options.clone(),
+        key: &transfer.item.target_key,
+        options: &transfer.options,
         verify: context.job.verify,
-        expect: transfer.item.expect.clone(),
+        expect: transfer.item.expect.as_ref(),
         again: transfer.retries > 0 || transfer.item.may_land_late,
         tags_dropped: transfer.tags_dropped,
     }

@@ -59,7 +59,7 @@ impl Outdated {
         self.in_progress += 1;
         let ended = self.ended.0.clone();
         tokio::spawn(async move {
-            let key = &fresh.item.source_key;
+            let key = &fresh.item.info.key;
             let now = context.policy.run("head", context.source.url(), || context.source.head(key)).await;
             // If the lead has ended, nobody needs the answer.
             ended.send(Rechecked { fresh, now }).ok();
@@ -82,7 +82,7 @@ pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
         && !is_file(target.url())
         && !context.job.delete_source
         && item.check.is_none()
-        && !item.source_key.ends_with('/')
+        && !item.info.key.ends_with('/')
 }
 
 /// The failure of an object that differs from the one that was read.

@@ -144,7 +144,7 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tradewind_store::{ObjectInfo, Precondition};
+    use tradewind_store::ObjectInfo;
 
     fn outlook() -> Outlook {
         Outlook::of(1, true)
@@ -153,7 +153,6 @@ mod tests {
     fn item(size_bytes: u64) -> WorkItem {
         WorkItem {
             target: 0,
-            source_key: "k".into(),
             target_key: "k".into(),
             info: ObjectInfo { size_bytes, ..ObjectInfo::default() },
             server_side: false,
@@ -170,7 +169,7 @@ mod tests {
     fn copied(there: impl Iterator<Item = bool>, outlook: &mut Outlook) -> (u32, u32) {
         let (mut looks, mut refused) = (0, 0);
         for is_there in there {
-            let found = if is_there { Expect::Is(Precondition::default()) } else { Expect::Absent };
+            let found = if is_there { Expect::Is(Box::default()) } else { Expect::Absent };
             if outlook.wants_look(&item(1)) {
                 looks += 1;
                 outlook.looked(0, Some(&found));

@@ -5,8 +5,9 @@ use super::causes::{Cause, Causes, FailureSite};
 use super::context::Context;
 use super::doubted::Copied;
 use super::tally::Tally;
+use crate::failure::ObjectUrl;
 use crate::lead::journal::{Entry, Journal, fingerprint};
-use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
+use crate::lead::report::{CopiedLine, ObjectVerdict, ProofNames, Report, Verdict};
 use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Placed};
 use std::sync::Arc;
@@ -46,22 +47,20 @@ impl Recorder {
         }
         // The run that wrote the object has reported it; if not, its line is added at the end.
         if let Some(report) = self.report.as_ref().filter(|_| item.check.is_none()) {
-            let (source, destination) = self.context.urls(item);
-            let proof = ProofRecord {
-                source: placed.source_proof.name().to_owned(),
-                hop: self.tally.hop_proof().to_owned(),
-                destination: placed.target_proof.name().to_owned(),
+            let target = &self.context.targets[usize::from(item.target)];
+            let proof = ProofNames {
+                source: placed.source_proof.name(),
+                hop: self.tally.hop_proof(),
+                destination: placed.target_proof.name(),
             };
-            let verdict = ObjectVerdict {
-                source,
-                destination,
+            let line = CopiedLine {
+                source: ObjectUrl { root: self.context.source.url(), key: &item.info.key },
+                destination: ObjectUrl { root: target.url(), key: &item.target_key },
                 size_bytes: item.info.size_bytes,
-                verdict: Verdict::Copied,
-                proof: Some(proof),
+                proof,
                 retries: *retries,
-                ..ObjectVerdict::default()
             };
-            report.add(verdict).await;
+            report.add(&line).await;
         }
     }
 
@@ -108,7 +107,7 @@ impl Recorder {
             self.all_closed = true;
         }
         if let Some(report) = &self.report {
-            report.add(ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
+            report.add(&ObjectVerdict { retries, ..ObjectVerdict::from(&failed) }).await;
         }
         self.context.events.send(Event::ObjectFailed(failed));
     }
@@ -117,7 +116,7 @@ impl Recorder {
     pub(super) async fn deleted(&mut self, destination: String) {
         self.tally.objects_deleted += 1;
         if let Some(report) = &self.report {
-            report.add(ObjectVerdict { destination, verdict: Verdict::Deleted, ..ObjectVerdict::default() }).await;
+            report.add(&ObjectVerdict { destination, verdict: Verdict::Deleted, ..ObjectVerdict::default() }).await;
         }
     }
 

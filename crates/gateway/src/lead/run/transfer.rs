@@ -77,8 +77,7 @@ impl ObjectTransfer {
         let condition = Precondition::exact(now);
         let target = context.targets[usize::from(item.target)].as_ref();
         let rules = &context.job.attributes;
-        let attributes =
-            Inherited::of(rules, &item.source_key, target).complete(&set_by(rules, target), &now.attributes);
+        let attributes = Inherited::of(rules, &item.info.key, target).complete(&set_by(rules, target), &now.attributes);
         Self::new(item, condition, attributes, now.checksums, part_bytes, !restarted, context)
     }
 
@@ -95,7 +94,7 @@ impl ObjectTransfer {
             options: options(&item, keeping(attributes, &item, context), &context.job),
             inherited: Inherited::of(
                 &context.job.attributes,
-                &item.source_key,
+                &item.info.key,
                 context.targets[usize::from(item.target)].as_ref(),
             ),
             tag_rule: tag_rule(&item, context),
@@ -185,7 +184,7 @@ impl ObjectTransfer {
         Intent {
             target: self.item.target,
             target_key: self.item.target_key.clone(),
-            source_key: self.item.source_key.clone(),
+            source_key: self.item.info.key.clone(),
             size_bytes: self.item.info.size_bytes,
             fingerprint: fingerprint(&self.item.info),
             chunk_bytes: self.part_bytes.unwrap_or_default(),
@@ -349,7 +348,7 @@ fn keeping(mut attributes: Attributes, item: &WorkItem, context: &Context) -> At
 
 fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions {
     PutOptions {
-        attributes,
+        attributes: attributes.into(),
         storage_class: job.storage_class.clone(),
         lock: locked(job.object_lock),
         tags: job.tags.clone(),

@@ -25,6 +25,8 @@ use tradewind_store::{Error, Expect, ObjectInfo, Store};
 pub const FOUND_QUEUE_MAX: usize = 4096;
 /// Maximum number of objects that are looked up and compared together.
 const BATCH_OBJECTS_MAX: usize = 512;
+/// Maximum number of objects for which the channel of findings is asked for room at once.
+const ITEMS_AT_ONCE_MAX: usize = 64;
 /// `HEAD` requests in flight, over all ranges and stores.
 const HEADS_AT_ONCE_MAX: usize = 32;
 /// Maximum number of names in one list file: their hashes are kept in memory (about 36 bytes each) to take each name
@@ -36,8 +38,6 @@ pub const LIST_NAMES_MAX: usize = 4_000_000;
 pub struct WorkItem {
     /// Index of the destination.
     pub target: u16,
-    /// Key at the source.
-    pub source_key: String,
     /// Key at the destination.
     pub target_key: String,
     /// The source object, from a listing or its own request. The journal records its
@@ -46,7 +46,7 @@ pub struct WorkItem {
     /// Whether the destination can copy it inside the store.
     pub server_side: bool,
     /// An earlier run has written it, and it is only to be seen whether it survived.
-    pub check: Option<Unsynced>,
+    pub check: Option<Box<Unsynced>>,
     /// A write of this run was lost and may still arrive at the destination.
     pub may_land_late: bool,
     /// The state that the next write may replace; `None` where the state of the destination is not known.

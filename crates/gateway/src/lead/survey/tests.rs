@@ -65,7 +65,7 @@ async fn survey_of(
 
 fn items(found: &[Found]) -> Vec<(u16, &str, &str)> {
     let items = found.iter().filter_map(|one| match one {
-        Found::Item(item) => Some((item.target, item.source_key.as_str(), item.target_key.as_str())),
+        Found::Item(item) => Some((item.target, item.info.key.as_str(), item.target_key.as_str())),
         _ => None,
     });
     let mut items: Vec<_> = items.collect();

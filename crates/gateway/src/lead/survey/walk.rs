@@ -4,7 +4,9 @@ mod candidates;
 mod slices;
 
 use super::error::SurveyError;
-use super::{BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd};
+use super::{
+    BATCH_OBJECTS_MAX, Found, HEADS_AT_ONCE_MAX, ITEMS_AT_ONCE_MAX, LIST_NAMES_MAX, Survey, SurveyEnd, WorkItem,
+};
 use crate::failure::{failed_object, object_url};
 use crate::lead::compare::Tags;
 use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
@@ -567,6 +569,17 @@ impl Walk {
 
     async fn say(&self, found: Found) -> Result<(), SurveyError> {
         self.survey.out.send(found).await.map_err(|_| SurveyError::Cancelled)
+    }
+
+    /// Sends objects to transfer. The channel is asked for room once for many of them.
+    async fn say_items(&self, items: impl ExactSizeIterator<Item = Box<WorkItem>>) -> Result<(), SurveyError> {
+        let (out, mut items) = (&self.survey.out, items);
+        while items.len() > 0 {
+            let count = items.len().min(out.max_capacity()).min(ITEMS_AT_ONCE_MAX);
+            let room = out.reserve_many(count).await.map_err(|_| SurveyError::Cancelled)?;
+            room.zip(&mut items).for_each(|(permit, item)| permit.send(Found::Item(item)));
+        }
+        Ok(())
     }
 
     async fn say_tallies(&self, tallies: &[Tally], found: fn(u16, Tally) -> Found) -> Result<(), SurveyError> {

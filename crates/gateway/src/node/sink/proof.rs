@@ -138,11 +138,10 @@ impl Sink {
             });
             whole.await.map(|(sums, _)| (sums, download.info))
         };
-        let url = format!("{}/{key}", target.store.url());
-        let describe = Describe { operation: "read back", url: &url };
+        let describe = Describe { operation: "read back", root: target.store.url(), key };
         let read = target.attempts.run(describe, Patience::Transfer, &progress, once).await;
         read.map_err(|error| match error.kind {
-            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&url),
+            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&describe.url()),
             _ => Failure::of_store(&error, Side::Target),
         })
     }

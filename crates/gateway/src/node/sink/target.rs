@@ -70,7 +70,6 @@ impl Target {
     where
         F: Future<Output = tradewind_store::Result<T>>,
     {
-        let url = format!("{}/{key}", self.store.url());
         let progress = Arc::new(AtomicU64::new(0));
         let body = payload.map(|payload| payload.clone().with_progress(progress.clone())).unwrap_or_default();
         let is_local = self.store.volatile_boot().is_some();
@@ -78,8 +77,9 @@ impl Target {
             let request = request(body.clone());
             async { if is_local { waited_for(&progress, request).await } else { request.await } }
         };
+        let describe = Describe { operation, root: self.store.url(), key };
         self.attempts
-            .run(Describe { operation, url: &url }, patience, &progress, once)
+            .run(describe, patience, &progress, once)
             .await
             .map_err(|error| Failure::of_store(&error, Side::Target))
     }

@@ -24,7 +24,7 @@ pub(super) struct Candidate {
     pub(super) target_key: String,
     ours: ObjectInfo,
     theirs: Option<ObjectInfo>,
-    check: Option<Unsynced>,
+    check: Option<Box<Unsynced>>,
     /// The destination may take its name for that of another object.
     is_twin: bool,
 }
@@ -52,10 +52,7 @@ impl Walk {
         }
         let candidates = self.leave_done(candidates).await?;
         if self.survey.job.compare.is_none() {
-            for candidate in candidates {
-                self.say(Found::Item(self.work(candidate, false))).await?;
-            }
-            return Ok(());
+            return self.say_items(candidates.into_iter().map(|candidate| self.work(candidate, false))).await;
         }
         let mut skipped = vec![Tally::default(); self.survey.targets.len()];
         let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
@@ -157,7 +154,7 @@ impl Walk {
                     }
                     None => left.push(candidate),
                 },
-                Done::Unsynced(unsynced) => left.push(Candidate { check: Some(unsynced), ..candidate }),
+                Done::Unsynced(unsynced) => left.push(Candidate { check: Some(Box::new(unsynced)), ..candidate }),
                 Done::No => left.push(candidate),
             }
         }
@@ -261,7 +258,6 @@ impl Walk {
         let twin = candidate.is_twin.then_some(if same { Twin::Same } else { Twin::New });
         Box::new(WorkItem {
             target: candidate.target,
-            source_key: candidate.ours.key.clone(),
             target_key: candidate.target_key,
             info: candidate.ours,
             server_side: self.server_side[usize::from(candidate.target)],
