@@ -32,7 +32,9 @@ class Running:
 def watch(running: Running) -> None:
     worker: Any = SimpleNamespace(_traces=None, _note_limits=lambda *_: None)
     job: Any = SimpleNamespace(require_running=lambda: running, running=running)
-    JobWorker._watch(worker, job, SimpleNamespace(job="j-1"), lambda: False, None)  # type: ignore[arg-type]
+    lease: Any = SimpleNamespace(job="j-1")
+    row: Any = SimpleNamespace(granted=None, request={"source": "/a", "destination": ["/b"]}, traceparent=None)
+    JobWorker._watch(worker, job, lease, lambda: False, row)
 
 
 def test_a_job_is_done_although_its_machines_may_run(caplog: pytest.LogCaptureFixture) -> None:

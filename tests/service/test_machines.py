@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from tests.service.machine_world import (
+    OBJECT_BYTES,
     OBJECTS,
     REGIONS,
     SLOW_BYTES_PER_S,
@@ -25,9 +27,10 @@ from tests.service.machine_world import (
     when_machines_move,
 )
 from tests.service.server import until
+from tradewind.cli.send import _Shown
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
-from tradewind.errors import UsageError
+from tradewind.errors import DeadlineMissed, UsageError
 from tradewind.fleet.given import AwsKey, GivenCredentials
 from tradewind.model.goal import Deadline, MinThroughput
 from tradewind.model.store import Access
@@ -212,13 +215,36 @@ def test_a_goal_chooses_the_plan(world: World, client: httpx.Client) -> None:
     assert "2 machines" in made.json()["plan"]
     sent = client.post("/v1/jobs", json={"quote": made.json()["id"]}, headers={"Idempotency-Key": "goal"}).json()
     assert sent["request"]["deadline_s"] == 3600
-    until(client, sent["id"], "done")
+    done = until(client, sent["id"], "done")
+    assert done["deadline"]["kept"] is True and done["error"] is None
     # A deadline of a second, the shortest, can be met by machines that have learned to start fast.
     refused = client.post("/v1/quotes", json=body("x", via="auto", min_throughput_gbps=9999))
     assert refused.status_code == 409, refused.text
     poor = client.post("/v1/quotes", json=body("poor", max_cost_usd=0.000001, deadline_s=3600, via="fleet"))
     assert poor.status_code == 409 and "more than the ceiling of $" in poor.json()["detail"], poor.text
     world.nothing_is_left(client)
+
+
+def test_a_late_job_is_done_and_says_so(world: World, client: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator lowers the limit after the quote: everything is copied, after the deadline."""
+    made = client.post("/v1/quotes", json=body("late", deadline_s=8, via="fleet"))
+    assert made.status_code == 201, made.text
+    limit = {"kind": "link", "name": f"{REGIONS[0]}>{REGIONS[1]}", "rate_gbps": OBJECTS * OBJECT_BYTES * 8e-10}
+    assert client.put("/v1/limits", json={"limits": [limit]}).status_code == 200
+    try:
+        key = {"Idempotency-Key": "late"}
+        job_id = client.post("/v1/jobs", json={"quote": made.json()["id"]}, headers=key).json()["id"]
+        job = until(client, job_id, "done")
+    finally:
+        client.put("/v1/limits", json={"limits": []})
+    assert world.copied("late")
+    assert job["deadline"]["kept"] is False and job["deadline"]["took_s"] > job["deadline"]["deadline_s"] == 8
+    assert "after its deadline of 8" in job["error"], job["error"]
+    assert client.get(f"/v1/jobs/{job_id}/receipt").json()["deadline"] == job["deadline"]
+    with pytest.raises(DeadlineMissed) as late:
+        _Shown(Namespace(json=True, quiet=True)).end(job)
+    assert late.value.exit_code == 9
+    assert json.loads(capsys.readouterr().out) == job
 
 
 def test_a_job_without_any_ceiling_rents_nothing() -> None:

@@ -431,6 +431,24 @@ def test_a_price_list_holds_although_the_clock_is_set_back(server: Server, admin
     assert admin.put("/v1/tariffs", json=before).status_code == 200
 
 
+def test_a_price_that_no_database_can_keep_is_refused(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+
+    def priced(micros: int) -> int:
+        tier = {"from_quantity": 0, "usd_micros_per_unit": micros}
+        tariff = {"name": "dear", "unit": "GB", "tiers": [tier]}
+        return admin.put("/v1/tariffs", json={"tariffs": [tariff]}).status_code
+
+    assert [priced(micros) for micros in (10**9 + 1, 10**15)] == [422, 422]
+    assert priced(10**9) == 200
+    body = {"source": "guest://me", "destination": str(server.data / "dear"), "source_bytes": 1 << 62}
+    refused = admin.post("/v1/quotes", json=body)
+    assert (refused.status_code, refused.json()["detail"]) == (409, "the price is above $1,000,000,000"), refused.text
+    assert admin.post("/v1/quotes", json={**body, "source_bytes": 10**15}).status_code == 201
+    assert admin.put("/v1/tariffs", json=before).json() == before
+    assert "Traceback" not in server.log
+
+
 def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:
     tier = {"from_quantity": 5, "usd_micros_per_unit": 1}
     refused = admin.put("/v1/tariffs", json={"tariffs": [{"name": "x", "unit": "GB", "tiers": [tier]}]})

@@ -66,7 +66,8 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         "--deadline",
         metavar="TIME",
         type=typed(parse_duration_s),
-        help="between stores, on machines: the cheapest that end within this time after they were ordered, such as 30m",
+        help="between stores, on machines: the cheapest that end within this time after they were ordered, such as 30m;"
+        " exit code 9 if the job ends later",
     )
     parser.add_argument(
         "--compress",
@@ -168,9 +169,13 @@ class _Shown:
             self._terminal.event(Progress.from_document(job["counts"]))
 
     def end(self, job: Mapping[str, Any]) -> int:
+        """Print a job that is done. Raises DeadlineMissed if it was late."""
+        from tradewind.engine.service_client import require_in_time
+
         self.close()
         if self._json:
             print(json.dumps(job))
+        require_in_time(job)
         return 0
 
     def close(self) -> None:

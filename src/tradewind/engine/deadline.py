@@ -27,6 +27,14 @@ class JobDeadline:
         """Time from the deadline to the end of the job; 0 for a job that has kept it."""
         return 0.0 if self.took_s is None else max(0.0, self.took_s - self.seconds)
 
+    @property
+    def late_text(self) -> str | None:
+        """What a job that is done, but ended late, reports; None for one that has kept its deadline."""
+        if not self.late_s:
+            return None
+        late, limit = format_duration(self.late_s), format_duration(self.seconds)
+        return f"the job ended {late} after its deadline of {limit}; everything is done"
+
     def document(self) -> dict[str, Any]:
         """Return the document for `--json`; `kept` is None while the end is not known."""
         kept = None if self.took_s is None else self.late_s == 0
@@ -34,13 +42,8 @@ class JobDeadline:
 
     def require_kept(self, job_id: str, summary: Summary) -> None:
         """Raise DeadlineMissed for a job that is done, but ended late."""
-        if self.late_s:
-            raise DeadlineMissed(
-                f"the job ended {format_duration(self.late_s)} after its deadline of {format_duration(self.seconds)}; "
-                "everything is done",
-                summary=summary,
-                job_id=job_id,
-            )
+        if self.late_text is not None:
+            raise DeadlineMissed(self.late_text, summary=summary, job_id=job_id)
 
     def __str__(self) -> str:
         limit = format_duration(self.seconds)

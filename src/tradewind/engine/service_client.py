@@ -15,12 +15,29 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from tradewind.engine.service_address import direct_opener, service_address
-from tradewind.errors import CeilingReached, GatewayLost, JobFailed, JobNotFound, Unauthorised, UsageError
+from tradewind.errors import (
+    CeilingReached,
+    DeadlineMissed,
+    GatewayLost,
+    JobFailed,
+    JobNotFound,
+    Unauthorised,
+    UsageError,
+)
 from tradewind.model.files import read_user_file
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_usd
 
-__all__ = ["ENDED", "POLL_S", "RunOver", "ServiceClient", "SitePath", "ended_well", "parse_site_path"]
+__all__ = [
+    "ENDED",
+    "POLL_S",
+    "RunOver",
+    "ServiceClient",
+    "SitePath",
+    "ended_well",
+    "parse_site_path",
+    "require_in_time",
+]
 
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 4 << 20
@@ -192,6 +209,12 @@ def ended_well(job: dict[str, Any]) -> dict[str, Any]:
         return job
     message = job["error"] or f"the job was {job['state']}"
     raise JobFailed(f"job {job['id']}: {message}", hint=job["hint"] or "the service keeps the job: resume it there")
+
+
+def require_in_time(job: Mapping[str, Any]) -> None:
+    """Raise DeadlineMissed for a job that is done, but ended after its deadline."""
+    if (job.get("deadline") or {}).get("kept") is False:
+        raise DeadlineMissed(f"job {job['id']}: {job['error']}", job_id=job["id"])
 
 
 def _token(file: str | None) -> str:

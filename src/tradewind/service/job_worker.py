@@ -21,6 +21,7 @@ from tradewind.engine.job import Job
 from tradewind.errors import (
     CeilingReached,
     CredentialsNotSent,
+    DeadlineMissed,
     GatewayLost,
     Interrupted,
     JobBusy,
@@ -201,6 +202,8 @@ class JobWorker:
                     guest.note_sent()
         except _RoutesNotGranted as planned:
             self._queue.move(row.id, ("running",), "waiting", lease=lease, routes=planned.routes.text())
+        except DeadlineMissed:
+            self._end(row, lease, "done", error=None, hint=None)  # With the reason that `_end` adds.
         except OWN:
             raise
         except (TradewindError, OSError) as error:
@@ -227,8 +230,10 @@ class JobWorker:
         self._end_machines(row, found)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
-        if state == "done" and found is not None and row.request.get("guest") is not None:
-            fields["error"] = self._aborting_error(row, found)
+        if state == "done" and found is not None:
+            late = None if found.deadline is None else found.deadline.late_text
+            left = None if row.request.get("guest") is None else self._aborting_error(row, found)
+            fields["error"] = late or left
         text = None if found is None else _last_receipt(row, state, found, recorded_bytes)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
@@ -515,9 +520,9 @@ def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | Non
     """Return the receipt of a run that has ended, by which it is charged. `recorded_bytes` are those of its journal."""
     recorded = found.recorded_bytes if recorded_bytes is None else recorded_bytes
     sent = None if row.request.get("guest") is None else sent_bytes(found.folder)
-    return json.dumps(
-        {**public_receipt(row, state, found.receipt()), "recorded_bytes": recorded, "guest_sent_bytes": sent}
-    )
+    deadline = None if found.deadline is None else found.deadline.document()
+    counted = {"recorded_bytes": recorded, "guest_sent_bytes": sent, "deadline": deadline}
+    return json.dumps({**public_receipt(row, state, found.receipt()), **counted})
 
 
 def _space_text(error: TradewindError | OSError) -> str:

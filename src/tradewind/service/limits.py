@@ -168,6 +168,10 @@ QUOTE_COUNT_S_MAX = 20.0
 #: Quotes that a server makes at a time, and open quotes of one tenant; a further one is answered 429.
 QUOTES_AT_ONCE_MAX = 4
 QUOTES_PER_TENANT_MAX = 1_000
+#: Highest price of a quote, and highest price of a tariff for a GB or an hour [micro-dollars]. The database keeps
+#: amounts in 63 bits.
+QUOTE_USD_MICROS_MAX = 10**15
+TARIFF_USD_MICROS_MAX = 10**9
 #: Default and maximum time for which a quote is kept.
 QUOTE_S_DEFAULT = 3_600
 QUOTE_S_MAX = 86_400

@@ -22,13 +22,19 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
 from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
-from tradewind.market.money import exact, micros_up
+from tradewind.market.money import MICROS_PER_USD, exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
 from tradewind.service.engine_request import bytes_per_s, with_rate_limit
 from tradewind.service.job_routes import planned_routes
-from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
+from tradewind.service.limits import (
+    QUOTE_COUNT_S_MAX,
+    QUOTE_S_MAX,
+    QUOTE_USD_MICROS_MAX,
+    QUOTES_AT_ONCE_MAX,
+    QUOTES_PER_TENANT_MAX,
+)
 from tradewind.service.links import scheduled_links
 from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
@@ -168,6 +174,9 @@ class QuoteMaker:
             service = tariff_amounts(price_list, links, use, used, now_ms, loads)
             cost_micros = micros_up(exact(proposal.cost_usd))
             usd_micros = cost_micros + sum(line.usd_micros for line in service)
+            if usd_micros > QUOTE_USD_MICROS_MAX:
+                highest = format(QUOTE_USD_MICROS_MAX // MICROS_PER_USD, ",")
+                raise ApiProblem(409, f"the price is above ${highest}", hint="quote a smaller prefix")
             view = {
                 "objects": counted.objects_total,
                 "volume_bytes": counted.bytes_total,

@@ -83,9 +83,9 @@ def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return counts, proofs, ledger, routes and savings of a public receipt; all null without one."""
+    """Return counts, proofs, ledger, routes, savings and deadline of a public receipt; all null without one."""
     if receipt is None:
-        return dict.fromkeys(("counts", "proofs", "ledger", "routes", "compression", "deduplication"))
+        return dict.fromkeys(("counts", "proofs", "ledger", "routes", "compression", "deduplication", "deadline"))
     summary = receipt["summary"] or {}
     return {
         "counts": receipt["progress"],
@@ -95,4 +95,5 @@ def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
         "routes": receipt.get("routes"),
         "compression": receipt.get("compression"),
         "deduplication": receipt.get("deduplication"),
+        "deadline": receipt.get("deadline"),
     }

@@ -80,13 +80,25 @@ class EndView(BaseModel):
     latest_unix_ms: int
 
 
+class DeadlineView(BaseModel):
+    """A deadline: its time and that which the job took, since its machines were ordered [s], and whether it was kept.
+
+    `took_s` and `kept` are null while the end is not known.
+    """
+
+    deadline_s: float
+    took_s: float | None
+    kept: bool | None
+
+
 class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
     `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
     store that is down. `routes` is the number of routes between machines in its plan; null on the server's own machine.
-    `compression` and `deduplication` are null if they are off. `quote_usd_micros` is the most that the job is charged;
-    null without a quote.
+    `compression` and `deduplication` are null if they are off; `deadline` is null until a run has ended, and without
+    one. A job that ended after its deadline is `done`, and `error` says how late it was. `quote_usd_micros` is the most
+    that the job is charged; null without a quote.
     """
 
     eta: EndView | None
@@ -97,6 +109,7 @@ class JobDetail(JobView):
     routes: int | None
     compression: CompressionView | None
     deduplication: DeduplicationView | None
+    deadline: DeadlineView | None
 
 
 class JobPage(BaseModel):

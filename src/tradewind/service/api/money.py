@@ -18,7 +18,7 @@ from tradewind.service.auth import Sender, needs
 from tradewind.service.budgets import budget_view, write_budget
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.invoices import INVOICE_ID, csv_of, invoice_months, invoice_of
-from tradewind.service.limits import PAGE_DEFAULT, TARIFFS_MAX
+from tradewind.service.limits import PAGE_DEFAULT, TARIFF_USD_MICROS_MAX, TARIFFS_MAX
 from tradewind.service.money_tables import tariffs
 from tradewind.service.prices import price_time_ms, tariffs_at
 from tradewind.service.problems import ApiProblem
@@ -32,6 +32,7 @@ Name = Annotated[str, Path(pattern=NAME)]
 Text = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 #: Largest amount of a limit or a price, a billion dollars: sums stay within 64 bits.
 Micros = Annotated[int, Field(ge=0, le=10**15)]
+TariffMicros = Annotated[int, Field(ge=0, le=TARIFF_USD_MICROS_MAX)]
 UnixS = Annotated[float, Field(ge=0, le=10**11)]
 
 
@@ -66,8 +67,8 @@ class Tier(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     from_quantity: Annotated[int, Field(ge=0, le=10**12)]
-    usd_micros_per_unit: Micros
-    usd_micros_per_unit_max: Micros | None = None
+    usd_micros_per_unit: TariffMicros
+    usd_micros_per_unit_max: TariffMicros | None = None
 
 
 class TariffDocument(BaseModel):
