@@ -499,6 +499,8 @@ def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:
     for home in (None, "10.0.0.0/16"):
         (unreachable,) = stage.provider(home_cidr=home, public_address=False).launch([order()])
         assert "home_cidr of [fleet] must be one address" in refusal_of(unreachable).reason
+    (by_ipv6,) = stage.provider(home_cidr="2001:db8::7/128", public_address=True).launch([order()])
+    assert "machines in EC2 have IPv4 addresses, and home_cidr is 2001:db8::7/128" in refusal_of(by_ipv6).reason
     assert "RunInstances" not in stage.cloud.calls()[before:]
 
 

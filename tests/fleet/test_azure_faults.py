@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, Names
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused, NetworkChoice
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused, Keepable, NetworkChoice
 from tradewind.model.azure import azure_from_document
 from tradewind.model.sites import Cloud, Sites
 
@@ -61,6 +62,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         refused("ScopeLocked", "It is locked."),
         "permission", "locked", "the removal of the lock of the resource group",
     ),
+    "no spot": (refused("AzureSpotFeatureNotEnabledForSubscription", "No Spot."), "capacity", "No Spot", None),
     "throttled": (refused("TooManyRequests", "Slow down.", 429, retry_after_s=7), "throttled", "Slow down", None),
     "an outage": (refused("InternalServerError", "…", 500), "transient", "InternalServerError", None),
     "unavailable": (refused("ServerTimeout", "…", 503), "transient", "ServerTimeout", None),
@@ -379,6 +381,22 @@ def test_an_unreachable_api_is_transient(stage: Stage) -> None:
     with pytest.raises(CallRefused) as caught:
         provider.machines({})
     assert caught.value.refusal.kind == "transient"
+
+
+def test_schedules_are_found_on_all_pages_of_their_list(stage: Stage) -> None:
+    """A machine that deletes itself leaves its schedule. The stand-in answers with two at once."""
+    provider = stage.provider()
+    stage.launched(provider, *(order(name) for name in ("one", "two", "three")))
+    schedules = [left for left in provider.leftovers() if left.kind == "schedule"]
+    assert len(schedules) == 3
+    provider.terminate([left.id for left in provider.leftovers()])
+    assert provider.leftovers() == ()
+
+
+def test_machines_are_kept_no_longer_than_their_schedule_lets_them_run(stage: Stage) -> None:
+    scheduled, other = stage.provider(), stage.provider(auto_shutdown=False)
+    assert isinstance(scheduled, Keepable) and scheduled.kept_s_max(REGION) == 23 * 3600 + 58 * 60
+    assert isinstance(other, Keepable) and other.kept_s_max(REGION) == math.inf
 
 
 def test_offers_leave_out_sizes_that_the_subscription_may_not_use(stage: Stage) -> None:

@@ -339,3 +339,24 @@ def test_a_type_that_is_sold_out_is_not_ordered_in_each_zone(stage: GcpStage) ->
     assert stage.methods().count(BULK) == calls
     (machine,) = launch(provider, replace(first, type="n2-standard-8"))
     assert machine.type == "n2-standard-8"
+
+
+def test_a_machine_in_a_zone_that_does_not_answer_is_not_gone(stage: GcpStage) -> None:
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.unreachable = {str(machine.zone)}
+    for look in (lambda: provider.machines({FLEET_TAG: FLEET}), provider.leftovers):
+        with pytest.raises(CallRefused, match="a list is incomplete: UNREACHABLE") as caught:
+            look()
+        assert caught.value.refusal.kind == "transient"
+    stage.cloud.unreachable = set()
+    assert provider.machines({FLEET_TAG: FLEET}) == (machine,)
+
+
+def test_home_must_have_an_ipv4_address(stage: GcpStage) -> None:
+    refusal = refusal_of(stage.provider(home_cidr="2001:db8::7/128").launch([order()])[0])
+    assert (refusal.kind, refusal.reason) == (
+        "bad request",
+        "VMs have IPv4 addresses, and home_cidr is 2001:db8::7/128",
+    )
+    assert "firewalls.insert" not in stage.methods()

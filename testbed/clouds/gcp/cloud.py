@@ -45,6 +45,8 @@ class Cloud:
     """Time that an operation takes at least."""
     lag_s: float = 0.0
     """Time until a new instance is listed."""
+    unreachable: set[str] = field(default_factory=set)
+    """Zones that lists leave out, with a warning."""
     sold_out: set[str] = field(default_factory=set)
     """Zones, or pairs `ZONE/TYPE`, without capacity."""
     quotas: dict[str, dict[str, float]] = field(default_factory=lambda: {name: dict(QUOTAS) for name in REGIONS})
@@ -387,12 +389,15 @@ class Cloud:
         return self.firewalls[name]
 
     def _check_ranges(self, rule: Mapping[str, Any]) -> None:
+        versions = set()
         for text in rule.get("sourceRanges", ()):
             try:
-                ipaddress.ip_network(text)
+                versions.add(ipaddress.ip_network(text).version)
             except ValueError:
                 words = f"Invalid value for field 'resource.sourceRanges': '{text}'. Invalid IPCidrRange."
                 raise Refused(400, "invalid", words) from None
+        if len(versions) > 1:
+            raise Refused(400, "invalid", "IPv4 and IPv6 ranges cannot be mixed in one firewall rule.")
 
     def allows(self, source: str, name: str, port: int) -> bool:
         """Return whether the rules let an address open a TCP connection to a port of an instance."""

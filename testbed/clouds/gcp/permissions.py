@@ -41,7 +41,7 @@ _RULES: Mapping[str, Callable[[Body], Iterator[str]]] = {
 }
 _LISTS: Mapping[str, tuple[str, ...]] = {
     "firewalls.insert": ("compute.firewalls.create", "compute.networks.updatePolicy"),
-    "firewalls.patch": ("compute.firewalls.update", "compute.networks.updatePolicy"),
+    "firewalls.patch": ("compute.firewalls.get", "compute.firewalls.update", "compute.networks.updatePolicy"),
     "firewalls.delete": ("compute.firewalls.delete", "compute.networks.updatePolicy"),
     "instances.aggregatedList": ("compute.instances.list",),
     "disks.aggregatedList": ("compute.disks.list",),

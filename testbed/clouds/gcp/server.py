@@ -351,23 +351,31 @@ def _image(cloud: Cloud, call: Call) -> dict[str, Any]:
 def _instances(cloud: Cloud, call: Call) -> dict[str, Any]:
     now_s = cloud.now()
     listed = [one for one in cloud.instances.values() if now_s >= one.visible_s]
-    return _aggregated("instances", [(one.zone, one.labels, one.document(cloud.project)) for one in listed], call)
+    return _aggregated(
+        "instances", [(one.zone, one.labels, one.document(cloud.project)) for one in listed], call, cloud
+    )
 
 
 def _disks(cloud: Cloud, call: Call) -> dict[str, Any]:
     listed = [(one.zone, one.labels, one.document(cloud.project)) for one in cloud.disks.values()]
-    return _aggregated("disks", listed, call)
+    return _aggregated("disks", listed, call, cloud)
 
 
-def _aggregated(kind: str, found: list[tuple[str, Mapping[str, str], dict[str, Any]]], call: Call) -> dict[str, Any]:
+def _aggregated(
+    kind: str, found: list[tuple[str, Mapping[str, str], dict[str, Any]]], call: Call, cloud: Cloud
+) -> dict[str, Any]:
     matches = _filter(call)
     wanted = [(zone, one) for zone, labels, one in found if matches(labels, one)]
     page, more = _page(wanted, call)
     items: dict[str, Any] = {}
     for zone, one in page:
+        if zone in cloud.unreachable:
+            continue
         items.setdefault(f"zones/{zone}", {}).setdefault(kind, []).append(one)
     warning = {"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope 'zones/us-east1-b'."}
     items["zones/us-east1-b"] = {"warning": warning}
+    for zone in cloud.unreachable:
+        items[f"zones/{zone}"] = {"warning": {"code": "UNREACHABLE", "message": f"Scope 'zones/{zone}' is unreachable"}}
     return {"kind": f"compute#{kind[:-1]}AggregatedList", "items": items, **more}
 
 

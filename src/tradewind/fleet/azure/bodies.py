@@ -16,6 +16,7 @@ from tradewind.model.azure import AzureSettings
 __all__ = [
     "LEASE_TAG",
     "ROLE_TAG",
+    "SCHEDULED_S_MAX",
     "address_body",
     "group_body",
     "interface_body",
@@ -37,6 +38,8 @@ USER = "tradewind"
 FIRST_PRIORITY = 200
 #: A schedule stops a machine at the minute of its launch, on the next day.
 SCHEDULE_AFTER = timedelta(hours=23, minutes=59)
+#: No machine with a schedule runs for longer: the seconds of the minute are cut off.
+SCHEDULED_S_MAX = (SCHEDULE_AFTER - timedelta(minutes=1)).total_seconds()
 
 
 def tags_of(order: LaunchOrder) -> dict[str, str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure.errors import SIGN_IN, refusal_of
@@ -33,6 +34,8 @@ CONNECT_S = 10
 READ_S = 30
 #: The end of a recorded console that is kept.
 CONSOLE_BYTES_MAX = 1 << 20
+#: Pages that are read of one list.
+PAGES_MAX = 100
 
 NO_QUERY: Mapping[str, str] = {}
 
@@ -118,6 +121,18 @@ class Clients:
             return answer.json() if answer.content else None
 
         return self.call(place, sent)
+
+    def pages(self, place: str, path: str, version: str) -> Iterator[dict[str, Any]]:
+        """Yield the entries of a list for which the clients have no function, of all its pages. Raises CallRefused."""
+        query = NO_QUERY
+        for _ in range(PAGES_MAX):
+            page = self.send(place, "GET", path, version, query=query) or {}
+            yield from page.get("value", ())
+            if not page.get("nextLink"):
+                return
+            link = parse_qs(urlsplit(page["nextLink"]).query)
+            query = {name: values[0] for name, values in link.items() if name != "api-version"}
+        raise CallRefused(Refusal("bad request", f"{place}: a list has more than {PAGES_MAX} pages"))
 
     def read(self, url: str, timeout_s: float) -> bytes:
         """Return the end of what a signed URL gives, such as that of a recorded console. It gets no credentials.

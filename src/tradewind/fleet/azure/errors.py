@@ -39,6 +39,7 @@ KINDS: dict[str, RefusalKind] = {
     "OverconstrainedZonalAllocationRequest": "capacity",
     "AllocationTimeout": "capacity",
     "NotAvailableForSubscription": "capacity",
+    "AzureSpotFeatureNotEnabledForSubscription": "capacity",
     "LocationNotAvailableForResourceType": "capacity",
     "AvailabilityZoneNotSupported": "capacity",
     "TooManyRequests": "throttled",

@@ -81,8 +81,8 @@ class Listing:
         """Return all resources of a type, of ours and others. Raises CallRefused."""
         group, compute, network = self.settings.resource_group, self.clients.compute, self.clients.network
         if kind == SCHEDULES:
-            found = self.clients.send(group, "GET", f"{self.names.group}/providers/{kind}", SCHEDULES_VERSION)
-            return [_Schedule(one["name"], one.get("tags") or {}, one.get("location", "")) for one in found["value"]]
+            found = self.clients.pages(group, f"{self.names.group}/providers/{kind}", SCHEDULES_VERSION)
+            return [_Schedule(one["name"], one.get("tags") or {}, one.get("location", "")) for one in found]
         lists: Mapping[str, Callable[[], Any]] = {
             MACHINES: lambda: compute.virtual_machines.list(group),
             DISKS: lambda: compute.disks.list_by_resource_group(group),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.policy import (
@@ -16,14 +15,12 @@ from tradewind.fleet.azure.policy import (
     READER_ACTIONS,
     owner_actions,
 )
-from tradewind.fleet.provider import CallRefused, PermissionAnswer, Refusal
+from tradewind.fleet.provider import CallRefused, PermissionAnswer
 from tradewind.model.azure import AzureSettings
 
 __all__ = ["permission_answers"]
 
 VERSION = "2022-04-01"
-#: Pages that are read of one list. One page has all roles of nearly every login.
-PAGES_MAX = 100
 USAGES, SIZES = READER_ACTIONS
 #: Consequences of missing actions that fleets can do without.
 LOSSES = {
@@ -40,7 +37,7 @@ def permission_answers(settings: AzureSettings, clients: Clients) -> Iterator[Pe
     A login may join a subnet and assign an identity by a role at these alone, so the permissions there count, too.
     """
     group = f"/subscriptions/{settings.subscription}/resourceGroups/{settings.resource_group}"
-    listed = _listed(clients, settings, group)
+    listed = _listed(clients, group)
     elsewhere: dict[str, Sequence[str]] = {}
     if settings.identity:
         elsewhere |= dict.fromkeys(IDENTITY_ACTIONS, (settings.identity,))
@@ -49,7 +46,7 @@ def permission_answers(settings: AzureSettings, clients: Clients) -> Iterator[Pe
     for action in (*owner_actions(settings), *READER_ACTIONS):
         is_granted = _is_granted(action, listed)
         if action in elsewhere and not is_granted:
-            yield from (_at(place, action, settings, clients) for place in elsewhere[action])
+            yield from (_at(place, action, clients) for place in elsewhere[action])
         else:
             place = f"resource group {settings.resource_group}"
             yield PermissionAnswer(place, action, is_granted, loss=LOSSES.get(action))
@@ -57,28 +54,19 @@ def permission_answers(settings: AzureSettings, clients: Clients) -> Iterator[Pe
         yield PermissionAnswer("storage accounts", action, None, AT_ACCOUNTS)
 
 
-def _at(resource: str, action: str, settings: AzureSettings, clients: Clients) -> PermissionAnswer:
+def _at(resource: str, action: str, clients: Clients) -> PermissionAnswer:
     """Return whether a login may do something to a resource of the user."""
     name = resource.rpartition("/")[2]
     try:
-        return PermissionAnswer(name, action, _is_granted(action, _listed(clients, settings, resource)))
+        return PermissionAnswer(name, action, _is_granted(action, _listed(clients, resource)))
     except CallRefused as error:
         return PermissionAnswer(name, action, None, str(error), is_error=True)
 
 
-def _listed(clients: Clients, settings: AzureSettings, scope: str) -> list[Mapping[str, Any]]:
+def _listed(clients: Clients, scope: str) -> list[Mapping[str, Any]]:
     """Return the permissions of a login at a scope, those inherited from wider scopes included. Raises CallRefused."""
-    path, query = f"{scope}/providers/Microsoft.Authorization/permissions", dict[str, str]()
-    found: list[Mapping[str, Any]] = []
-    for _ in range(PAGES_MAX):
-        answer = clients.send(scope.rpartition("/")[2], "GET", path, VERSION, query=query) or {}
-        found += answer.get("value", ())
-        if not answer.get("nextLink"):
-            return found
-        link = parse_qs(urlsplit(answer["nextLink"]).query)
-        query = {name: values[0] for name, values in link.items() if name != "api-version"}
-    words = f"the permissions of resource group {settings.resource_group} have more than {PAGES_MAX} pages"
-    raise CallRefused(Refusal("bad request", words))
+    path = f"{scope}/providers/Microsoft.Authorization/permissions"
+    return list(clients.pages(scope.rpartition("/")[2], path, VERSION))
 
 
 def _is_granted(action: str, permissions: Sequence[Mapping[str, Any]]) -> bool:

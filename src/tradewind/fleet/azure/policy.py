@@ -30,6 +30,8 @@ OWNER_ACTIONS = (
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Compute/virtualMachines/delete",
     "Microsoft.Compute/disks/read",
+    # For the disk that is created with a machine.
+    "Microsoft.Compute/disks/write",
     "Microsoft.Compute/disks/delete",
     "Microsoft.Compute/locations/operations/read",
     "Microsoft.Network/networkInterfaces/read",

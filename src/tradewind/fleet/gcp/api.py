@@ -37,6 +37,8 @@ POLL_S_MIN, POLL_S_MAX = 0.1, 2.0
 PAGE_ITEMS = 500
 #: Pages that are read of one list. A project may have more machines, but hardly with our labels.
 PAGES_MAX = 100
+#: Codes of warnings about a zone whose list lacks something (`InstancesScopedList.warning`).
+INCOMPLETE = ("UNREACHABLE", "PARTIAL_SUCCESS")
 #: Maximum length of an answer. A full page has about 5 MB.
 ANSWER_BYTES_MAX = 1 << 26
 PIECE_BYTES = 1 << 16
@@ -70,6 +72,7 @@ class ComputeApi:
         for page in self._pages(f"aggregated/{kind}", wanted):
             scopes = page.get("items", {})
             for scope in _objects(list(scopes.values()) if isinstance(scopes, dict) else None):
+                _require_whole(scope)
                 yield from _objects(scope.get(kind, []))
 
     def listed(self, path: str, wanted: str) -> Iterator[dict[str, Any]]:
@@ -227,6 +230,14 @@ def _objects(found: Any) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise CallRefused(Refusal("bad request", "a list of the API has another form than Google's"))
     return found
+
+
+def _require_whole(scope: Mapping[str, Any]) -> None:
+    """Raise CallRefused if the list of a zone lacks something: nothing may count as gone because its zone is silent."""
+    warning = scope.get("warning")
+    if isinstance(warning, dict) and warning.get("code") in INCOMPLETE:
+        words = " ".join(str(warning.get("message", "")).split())
+        raise CallRefused(Refusal("transient", f"a list is incomplete: {warning['code']}: {words}"))
 
 
 def _operation_path(operation: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ FOR_ADDRESSES = ("compute.subnetworks.useExternalIp",)
 FOR_FIREWALL = (
     "compute.firewalls.create",
     "compute.firewalls.delete",
+    "compute.firewalls.get",  # change: a patch reads the rule
     "compute.firewalls.list",
     "compute.firewalls.update",
     "compute.globalOperations.get",

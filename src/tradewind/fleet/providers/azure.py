@@ -113,8 +113,10 @@ class AzureProvider:
         return Home()
 
     def kept_s_max(self, region: str) -> float:
-        """Return 0 if machines call home."""
-        return math.inf if self._settings.control in ("public", "private") else 0.0
+        """Return 0 if machines call home, and the time until their schedule stops them if they have one."""
+        if self._settings.control not in ("public", "private"):
+            return 0.0
+        return bodies.SCHEDULED_S_MAX if self._settings.auto_shutdown else math.inf
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the sizes of the catalog that the subscription may use, in the configured regions."""

@@ -266,6 +266,9 @@ class GcpProvider:
             words = "machines without public addresses call home, so home_cidr of [gcp] must be one address"
         elif self._settings.control == "public" and self._settings.firewall and self._settings.home_cidr is None:
             words = "the public address of this machine is unknown: set home_cidr in [fleet]"
+        elif ":" in (self._settings.home_cidr or ""):
+            # A rule has ranges of IPv4 or of IPv6, and these VMs have addresses of IPv4 only.
+            words = f"VMs have IPv4 addresses, and home_cidr is {self._settings.home_cidr}"
         elif order.zone is not None and order.zone not in self._zones(order.region)[0]:
             words = f"{order.region} has no zone {order.zone} that may be used"
         return None if words is None else LaunchResult(order, refusal=Refusal("bad request", words))

@@ -163,7 +163,7 @@ func (f *face) handle(w http.ResponseWriter, r *http.Request, body []byte, who p
 			writeError(w, refused)
 			return
 		}
-		f.serveSchedule(w, r.Method, found[1], found[2], body)
+		f.serveSchedule(w, r, found[1], found[2], body)
 		return
 	}
 	if found := permissionsPath.FindStringSubmatch(r.URL.Path); found != nil && r.Method == http.MethodGet {

@@ -93,7 +93,7 @@ var linkActions = map[string]string{
 	"microsoft.compute/images":                         "Microsoft.Compute/images/read",
 }
 
-// links returns the references in a body: texts and keys that are ids of resources.
+// links returns what a body refers to: resources whose ids are its texts and keys, and the disk that a machine is made with.
 func links(body []byte) (found []link) {
 	var document any
 	if json.Unmarshal(body, &document) != nil {
@@ -111,6 +111,10 @@ func links(body []byte) (found []link) {
 	walk = func(node any) {
 		switch node := node.(type) {
 		case map[string]any:
+			if _, made := node["managedDisk"]; made {
+				// Virtual Machine Contributor has this action for the disks that are made with machines.
+				found = append(found, link{"Microsoft.Compute/disks/write", fmt.Sprint(node["name"])})
+			}
 			for key, value := range node {
 				visit(key)
 				walk(value)

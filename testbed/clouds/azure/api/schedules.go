@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -26,14 +28,26 @@ type scheduleProperties struct {
 }
 
 var schedulePath = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/([^/]+)/providers/Microsoft\.DevTestLab/schedules(?:/([^/]+))?$`)
+
+// schedulesPerPage is the length of a page of their list. Azure's are longer, but a list may have several there, too.
+const schedulesPerPage = 2
+
 var timeOfDay = regexp.MustCompile(`^([01]\d|2[0-3])[0-5]\d$`)
 
 // serveSchedule answers a request about schedules. All its operations end at once.
-func (f *face) serveSchedule(w http.ResponseWriter, method, group, name string, body []byte) {
-	c := f.cloud
+func (f *face) serveSchedule(w http.ResponseWriter, r *http.Request, group, name string, body []byte) {
+	c, method := f.cloud, r.Method
 	switch {
 	case method == http.MethodGet && name == "":
-		writeJSON(w, http.StatusOK, map[string]any{"value": c.plans.listed(group, c.lag())})
+		listed := c.plans.listed(group, c.lag())
+		first, _ := strconv.Atoi(r.URL.Query().Get("$skiptoken"))
+		page := map[string]any{"value": listed[min(first, len(listed)):min(first+schedulesPerPage, len(listed))]}
+		if next := first + schedulesPerPage; next < len(listed) {
+			link := url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path}
+			link.RawQuery = url.Values{"api-version": r.URL.Query()["api-version"], "$skiptoken": {strconv.Itoa(next)}}.Encode()
+			page["nextLink"] = link.String()
+		}
+		writeJSON(w, http.StatusOK, page)
 	case method == http.MethodPut:
 		made := schedule{}
 		decoder := json.NewDecoder(bytes.NewReader(body))
