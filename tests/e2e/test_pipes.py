@@ -1,13 +1,19 @@
-"""`cp - DST` and `cp SRC -`: an option that does not apply is refused, never silently ignored."""
+"""`cp - DST` and `cp SRC -`: an option that does not apply is refused, never silently ignored. Ctrl-C is honest."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from testbed.drive import Command
+from testbed.faults import Hang, HttpProxy, Request, Rule
+from testbed.places import S3Place
+from testbed.trees import MIB
 
 REFUSED = (
     ("--dry-run",),
@@ -68,3 +74,35 @@ def test_an_argument_that_is_not_text_is_refused(command: Command, words: tuple[
     name = os.fsdecode(b"bad\xff")
     refused = command.run(*(name if word == "NAME" else word for word in words))
     assert refused.code == 2 and "not UTF-8" in refused.stderr and "internal" not in refused.stderr
+
+
+@pytest.mark.parametrize("size_bytes", [1, 17 * MIB], ids=["whole", "parts"])
+def test_an_interrupted_write_that_the_store_may_have_carried_out_is_not_denied(
+    command: Command, s3: S3Place, proxy: HttpProxy, size_bytes: int
+) -> None:
+    content = os.urandom(size_bytes)
+
+    def makes_the_object(request: Request) -> bool:
+        return (request.method == "POST" and "uploadId" in request.query) or (request.is_write and not request.is_part)
+
+    written = proxy.add(Rule(Hang(), when=makes_the_object))
+    s3.endpoint = proxy.endpoint
+    with subprocess.Popen(
+        [command.binary, "cp", "-", f"{s3.url}/key", *s3.flags("dst")],
+        env=command.full_environment(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(content)
+        process.stdin.close()
+        assert written.struck.wait(60.0)
+        end_s = time.monotonic() + 60.0
+        while s3.sizes() != {"key": size_bytes}:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+        assert process.wait(30.0) == 130
+    assert "key may have been written" in said and "nothing was written" not in said
+    assert s3.get("key") == content

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -83,3 +86,34 @@ def test_stores_without_these_versions_are_refused_by_name(command: Command, url
 def test_the_question_states_the_number() -> None:
     question = _question(VersionCount(versions=1, markers=2, size_bytes=1500), "s3://b/k")
     assert question == "Delete 1 version (1.50 kB) and 2 delete markers of s3://b/k for good?"
+
+
+class _Circle(BaseHTTPRequestHandler):
+    """Lists versions in a circle: each page has one version, and the third is followed by the first."""
+
+    def do_GET(self) -> None:
+        """Answer a listing."""
+        key = parse_qs(urlsplit(self.path).query).get("key-marker", ["c"])[0]
+        after = {"a": "b", "b": "c", "c": "a"}[key]
+        body = (
+            f"<ListVersionsResult><IsTruncated>true</IsTruncated><NextKeyMarker>{after}</NextKeyMarker>"
+            f"<Version><Key>{after}</Key><VersionId>1</VersionId><IsLatest>true</IsLatest><Size>1</Size>"
+            "<LastModified>2026-01-01T00:00:00Z</LastModified></Version></ListVersionsResult>"
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_a_listing_in_a_circle_ends_and_nothing_is_deleted(command: Command) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Circle) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        words = ("rm", "-r", "--versions", "-y", "s3://bucket/", "--endpoint", endpoint, "--no-sign")
+        done = command.run(*words, timeout_s=30.0).expect(1)
+        server.shutdown()
+    assert "the server repeats its markers" in done.stderr and "delete" not in done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
 from tradewind.gateway.process import STOP_S
+from tradewind.model.clock import elapsed_s
 from tradewind.model.latch import Latch
 
 if TYPE_CHECKING:
@@ -79,12 +79,15 @@ class Renewals:
         return lease_s
 
     def _renew(self) -> None:
-        """Renew all leases concurrently, and the record's heartbeat, until the fleet ends."""
-        due_s = time.monotonic() + self._settings.lease_s / RENEWALS_PER_LEASE
-        while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - time.monotonic()))):
+        """Renew all leases concurrently, and the record's heartbeat, until the fleet ends.
+
+        After a suspension of this machine the leases are renewed within HEARTBEAT_S, because they have become shorter.
+        """
+        due_s = elapsed_s() + self._settings.lease_s / RENEWALS_PER_LEASE
+        while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - elapsed_s()))):
             with self._changing:
                 if not self._ended.is_set():
                     self._journal.beat(self._fleet_id)
             self._charge_dead()
-            if time.monotonic() >= due_s:
-                due_s = time.monotonic() + self.renew_all() / RENEWALS_PER_LEASE
+            if elapsed_s() >= due_s:
+                due_s = elapsed_s() + self.renew_all() / RENEWALS_PER_LEASE

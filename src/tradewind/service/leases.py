@@ -3,17 +3,18 @@
 It also renews the right to schedule while a pass of the scheduler lasts.
 
 The database's clock decides when another server may adopt a job. This server counts from before each renewal by its own
-monotonic clock, and stops relying on its leases earlier: so it has stopped its runs when another server may begin.
+monotonic clock, which does not stop while the machine is suspended, and stops relying on its leases earlier: so it has
+stopped its runs when another server may begin.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 
 from tradewind.errors import StateError
+from tradewind.model.clock import elapsed_s
 from tradewind.service.claims import ClaimTable
 from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobLease, LeaseLost
@@ -50,20 +51,20 @@ class LeaseKeeper:
     def add(self, claimed: Mapping[JobLease, str]) -> None:
         """Keep the leases of jobs that were claimed just now."""
         with self._lock:
-            now_s = time.monotonic()
+            now_s = elapsed_s()
             self._held.update(claimed)
             self._added.update(dict.fromkeys(claimed, now_s))
 
     def held(self) -> list[JobLease]:
         """Return the leases that can be relied on."""
         with self._lock:
-            return list(self._held) if time.monotonic() < self._reliable_until_s else []
+            return list(self._held) if elapsed_s() < self._reliable_until_s else []
 
     def state(self, lease: JobLease) -> str:
         """Return the state of a job of this server. Raises LeaseLost."""
         with self._lock:
             state = self._held.get(lease)
-            if state is None or time.monotonic() >= self._reliable_until_s:
+            if state is None or elapsed_s() >= self._reliable_until_s:
                 raise LeaseLost(lease.job)
             return state
 
@@ -87,7 +88,7 @@ class LeaseKeeper:
                 is_failing = True
 
     def _look(self) -> None:
-        began_s = time.monotonic()
+        began_s = elapsed_s()
         is_due = began_s - self._renewed_s >= self._lease_s * RENEW_SHARE
         held = self._claims.renew() if is_due else self._claims.held()
         with self._lock:

@@ -39,7 +39,8 @@ pub(super) async fn keep_fresh(fleet: Arc<Fleet>, member: Arc<Member>) {
 /// Renews the owner's own identity.
 pub(super) async fn keep_own_fresh(fleet: Arc<Fleet>) {
     loop {
-        tokio::time::sleep(fleet.life / 2).await;
+        let due_unix_s = fleet.registrar.now_unix_s() + (fleet.life.as_secs() / 2).max(1);
+        sleep_until(&fleet.registrar, due_unix_s).await;
         if let Err(error) = renew_own(&fleet.registrar, &fleet.identity) {
             tracing::error!(%error, "the owner's identity was not renewed");
         }

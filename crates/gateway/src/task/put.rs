@@ -73,7 +73,7 @@ impl Put {
         let sizes = PartSizes::new(self.chunk_bytes, &self.store.limits());
         let first = self.unless_cancelled(input.take(sizes.of(1))).await??;
         let sent = if self.unless_cancelled(input.is_at_end()).await?? {
-            self.unless_cancelled(self.send_whole(first)).await??
+            self.unless_cancelled_writing(self.send_whole(first)).await??
         } else {
             self.send_parts(first, &mut input, &sizes).await?
         };
@@ -83,6 +83,16 @@ impl Put {
 
     async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, TaskError> {
         let interrupted = || TaskError::ended(Outcome::Interrupted, "interrupted; nothing was written", None);
+        self.cancel.run_until_cancelled(work).await.ok_or_else(interrupted)
+    }
+
+    /// As [`Put::unless_cancelled`] for a request that makes the object: the store may have carried it out.
+    async fn unless_cancelled_writing<T>(&self, work: impl Future<Output = T>) -> Result<T, TaskError> {
+        let interrupted = || {
+            let url = object_url(self.store.as_ref(), &self.key);
+            let message = format!("interrupted; {url} may have been written, with all of the input");
+            TaskError::ended(Outcome::Interrupted, message, Some("look at it with `tradewind stat`"))
+        };
         self.cancel.run_until_cancelled(work).await.ok_or_else(interrupted)
     }
 
@@ -125,7 +135,7 @@ impl Put {
         let sent = match sent {
             Ok(Ok((ours, bytes))) => {
                 let tags: Vec<PartTag> = parts.sent.iter().map(|(tag, _)| tag.clone()).collect();
-                self.unless_cancelled(self.complete(&upload, &tags, &ours, bytes)).await
+                self.unless_cancelled_writing(self.complete(&upload, &tags, &ours, bytes)).await
             }
             Ok(Err(error)) => Err(error),
             Err(interrupted) => Err(interrupted),

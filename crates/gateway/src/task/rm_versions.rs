@@ -127,7 +127,7 @@ impl RmVersions {
         let prefix = if recursive { folder_of(key) } else { key.to_owned() };
         let (older, latest) = (Backlog::create()?, Backlog::create()?);
         let mut chosen = Chosen { older, latest, count: Count::default(), excluded: 0 };
-        let mut after = None;
+        let (mut after, mut followed) = (None, HashSet::new());
         loop {
             let page =
                 self.policy.run("list versions", &self.url, || self.versions.list(&prefix, after.as_ref())).await?;
@@ -145,10 +145,20 @@ impl RmVersions {
                 }
             }
             match page.next {
-                Some(next) if !is_beyond => after = Some(next),
+                Some(next) if !is_beyond => {
+                    if !followed.insert(next.clone()) {
+                        return Err(self.endless().into());
+                    }
+                    after = Some(next);
+                }
                 _ => return Ok(chosen),
             }
         }
+    }
+
+    fn endless(&self) -> Error {
+        let message = "bad listing: the server repeats its markers, so the listing does not advance";
+        Error::new(ErrorKind::Protocol, "list versions", self.url.clone(), message)
     }
 
     async fn remove(

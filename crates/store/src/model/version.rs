@@ -27,7 +27,7 @@ pub struct VersionPage {
 }
 
 /// Where a page of versions starts: after this version of this key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VersionMarker {
     /// Key.
     pub key: String,

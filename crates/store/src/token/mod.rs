@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use object_store::CredentialProvider;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Mutex;
 
 /// A variable of the environment; an empty one counts as unset.
@@ -46,7 +46,27 @@ pub(crate) trait TokenSource: Send + Sync {
 pub(crate) struct Renewing<C> {
     source: Box<dyn TokenSource>,
     credential: fn(String) -> C,
-    held: Mutex<Option<(Arc<C>, Instant)>>,
+    held: Mutex<Option<(Arc<C>, Expiry)>>,
+}
+
+/// When a token expires, by two clocks; the earlier end counts. `Instant` stops while the machine is suspended, and the
+/// system's time may be set back.
+#[derive(Clone, Copy, Debug)]
+struct Expiry {
+    awake: Instant,
+    system: SystemTime,
+}
+
+impl Expiry {
+    fn after(lifetime: Duration) -> Self {
+        Self { awake: Instant::now() + lifetime, system: SystemTime::now() + lifetime }
+    }
+
+    /// The time for which the token is still valid.
+    fn left(&self) -> Duration {
+        let left = self.system.duration_since(SystemTime::now()).unwrap_or_default();
+        left.min(self.awake.saturating_duration_since(Instant::now()))
+    }
 }
 
 impl<C> Renewing<C> {
@@ -68,18 +88,18 @@ impl<C: Send + Sync> CredentialProvider for Renewing<C> {
     async fn get_credential(&self) -> object_store::Result<Arc<C>> {
         let mut held = self.held.lock().await;
         if let Some((credential, expires)) = held.as_ref()
-            && Instant::now() + RENEW_BEFORE < *expires
+            && expires.left() > RENEW_BEFORE
         {
             return Ok(Arc::clone(credential));
         }
         match self.source.fetch().await {
             Ok(token) => {
                 let credential = Arc::new((self.credential)(token.secret));
-                *held = Some((Arc::clone(&credential), Instant::now() + token.lifetime));
+                *held = Some((Arc::clone(&credential), Expiry::after(token.lifetime)));
                 Ok(credential)
             }
             // The server failed, but the token is still valid for some minutes.
-            Err(why) => match held.as_ref().filter(|(_, expires)| Instant::now() < *expires) {
+            Err(why) => match held.as_ref().filter(|(_, expires)| !expires.left().is_zero()) {
                 Some((credential, _)) => Ok(Arc::clone(credential)),
                 None => Err(object_store::Error::Generic { store: "credentials", source: why.into() }),
             },
@@ -114,6 +134,17 @@ mod tests {
         assert_eq!(*expired.get_credential().await.unwrap(), "the-token");
         assert!(expired.get_credential().await.unwrap_err().to_string().contains("the server is gone"));
         assert_eq!(format!("{expired:?}"), "Renewing");
+    }
+
+    /// A machine that wakes up after an hour has the `Instant` of before, but not the system's time.
+    #[tokio::test]
+    async fn a_token_that_expired_while_the_machine_was_suspended_is_not_used() {
+        let hour = Duration::from_secs(3600);
+        let renewing = Renewing::new(Once(AtomicU32::new(0), hour), |token| token);
+        assert_eq!(*renewing.get_credential().await.unwrap(), "the-token");
+        assert_eq!(*renewing.get_credential().await.unwrap(), "the-token", "still valid");
+        renewing.held.lock().await.as_mut().unwrap().1.system -= hour;
+        assert!(renewing.get_credential().await.unwrap_err().to_string().contains("the server is gone"));
     }
 
     #[test]
