@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,11 @@ def test_a_folder_that_cannot_be_made_names_the_variable(tmp_path: Path, place: 
         with pytest.raises(ConfigError, match="cannot be made: ") as caught:
             make(tmp_path / place)
         assert "TRADEWIND_STATE_DIR" in str(caught.value.hint)
+
+
+def test_a_folder_below_one_of_somebody_else_names_the_variable(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may look into all folders")
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(ConfigError, match="cannot be made: Permission denied"):
+        state_folder(tmp_path / "closed" / "state")

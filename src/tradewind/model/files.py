@@ -147,18 +147,18 @@ def require_own(path: Path) -> os.stat_result:
 def _make(folder: Path) -> None:
     """Do `mkdir -p`, with the same mode for missing parents (`os.makedirs` sets it only on the last folder)."""
     missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder == folder.parent:
-            break
-        folder = folder.parent
-    for each in reversed(missing):
-        try:
-            each.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        except OSError as error:
-            if error.errno not in _WRONG_PLACE:
-                raise
-            raise ConfigError(f"folder {each} cannot be made: {error.strerror}", hint=_OWN_FOLDER) from None
+    try:
+        while not folder.is_dir():
+            missing.append(folder)
+            if folder == folder.parent:
+                break
+            folder = folder.parent
+        for folder in reversed(missing):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        if error.errno not in _WRONG_PLACE:
+            raise
+        raise ConfigError(f"folder {folder} cannot be made: {error.strerror}", hint=_OWN_FOLDER) from None
 
 
 def open_private(path: str, flags: int) -> int:
