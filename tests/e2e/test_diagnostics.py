@@ -107,6 +107,10 @@ def test_special_files_have_their_own_words(command: Command, tmp_path: Path) ->
             ("/dev/null", "a device"),
         ):
             assert words in command.run("cp", tmp_path / name, tmp_path / "copy").expect(1).stderr
+    piped = command.run("cp", tmp_path / "fifo", tmp_path / "copy")
+    assert "hint: to copy what a program writes to it: tradewind cp - DST < FIFO" in piped.stderr
+    (tmp_path / "file").touch()
+    assert "tradewind cp SRC - > FILE" in command.run("cp", tmp_path / "file", "/dev/null").expect(1).stderr
     followed = command.run("cp", tmp_path / "dangling", tmp_path / "copy", "--follow-symlinks").expect(1)
     assert "a broken symbolic link" in followed.stderr and "hint: repair or remove the link" in followed.stderr
 

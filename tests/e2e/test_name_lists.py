@@ -100,3 +100,11 @@ def test_waiting_for_the_writer_of_a_pipe_can_be_interrupted(
     running.finish().expect(130)
     os.close(writer)
     assert command.jobs() == []
+
+
+def test_names_of_files_may_begin_as_find_prints_them(command: Command, source: FilePlace, tmp_path: Path) -> None:
+    there = FilePlace(tmp_path / "there")
+    command.run("cp", "--files-from", "-", source.folder, there.folder, stdin=b"./a\n././b\n./\n.\n").expect(0)
+    assert there.sizes() == {"a": 1, "b": 1}
+    command.run("rm", there.folder, "--files-from", "-", stdin=b"./b\n").expect(0)
+    assert there.sizes() == {"a": 1}

@@ -136,7 +136,7 @@ def test_a_full_standard_output_is_an_error(command: Command, tree: Path) -> Non
     for words in (("ls", tree), ("config", "show"), ("cat", tree / "000")):
         done = shell(command, '"$@" > /dev/full', *words)
         assert done.returncode == 1
-        assert "No space left on device" in done.stderr
+        assert "error: standard output: No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
 
 

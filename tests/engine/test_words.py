@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tradewind.engine.report import ProgressLines, plain_line, plan_lines, saved_lines, summary_lines
-from tradewind.model.event import HopActivity, Progress, Summary
+from tradewind.engine.result import outcome_error
+from tradewind.model.event import HopActivity, Outcome, Progress, Summary
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.units import format_usd
 
@@ -125,3 +126,14 @@ def test_a_free_transfer_has_no_cost_line() -> None:
 def test_small_amounts_keep_significant_digits() -> None:
     amounts = [12.345, 0.05, 0.001, 0.00042, 0.0000015]
     assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.05", "$0.001", "$0.00042", "$0.0000015"]
+
+
+def test_the_error_of_a_job_counts_its_objects_and_names_what_they_have_in_common() -> None:
+    def words(outcome: Outcome) -> str:
+        summary = Summary(outcome, replace(PROGRESS, objects_failed=2, objects_total=3))
+        return str(outcome_error("job-1", summary, over_ceiling=False, can_be_resumed=False))
+
+    assert words("some_failed") == "2 of 3 objects failed"
+    assert words("unauthorised") == "2 of 3 objects failed: not authorised"
+    assert words("unavailable") == "2 of 3 objects failed: only temporary errors"
+    assert words("mismatch") == "2 of 3 objects failed: bytes did not match"

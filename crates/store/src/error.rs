@@ -112,6 +112,14 @@ pub(crate) const NO_TLS: &str = "the server does not use TLS";
 /// The server expects TLS and got plain HTTP.
 pub(crate) const WANTS_TLS: &str = "the server uses TLS";
 
+/// The beginnings of messages that have advice of their own.
+pub(crate) const WRONG_ENDPOINT: &str = "endpoint";
+pub(crate) const CA_FILE: &str = "CA file";
+pub(crate) const FIFO: &str = "a FIFO";
+pub(crate) const DEVICE: &str = "a device";
+/// A directory that would be listed without end.
+pub(crate) const LEADS_BACK: &str = "a symbolic link that leads back to a directory above it";
+
 /// The operation of errors in the URL of a store.
 pub(crate) const PARSE: &str = "parse";
 
@@ -131,6 +139,9 @@ impl Error {
             NotFound if self.url.starts_with("file://") => "check the path",
             NotFound => "check the names of bucket and key with `tradewind ls`",
             BucketNotFound if self.url.starts_with("file://") => "check the path of the directory",
+            BucketNotFound if self.url.starts_with("az://") => {
+                "check the names of account and container, and the endpoint"
+            }
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
             Expired => "resume the job: the credentials expired and were not renewed in time",
@@ -138,9 +149,16 @@ impl Error {
                 "set the clock of the machine that sends the requests, e.g. by NTP"
             }
             Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
+            InvalidKey if self.is_about_a_container() => {
+                "the name of a container has 3 to 63 lowercase letters, digits and single hyphens"
+            }
+            InvalidKey if self.message == LEADS_BACK => "leave it out with --exclude",
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
             InvalidKey if matches!(self.operation, "head" | "get") => {
                 "correct the name, or leave the object out with --exclude"
+            }
+            InvalidKey if self.operation == "put" && self.is_about_a_device() => {
+                "choose another destination name, or write to it through a pipe: tradewind cp SRC - > FILE"
             }
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => "run the transfer again: another writer or a late attempt wrote this key",
@@ -173,7 +191,13 @@ impl Error {
             Configuration if self.operation == PARSE => {
                 "correct the URL: s3://bucket, gs://bucket or az://account/container"
             }
+            Configuration if self.message.starts_with(WRONG_ENDPOINT) => "the form is https://HOST or http://HOST:PORT",
+            Configuration if self.message.starts_with(CA_FILE) => "name a readable PEM file with certificates",
             Configuration => "see `tradewind config show`",
+            Unsupported if self.message.starts_with(FIFO) && self.operation == "head" => {
+                "to copy what a program writes to it: tradewind cp - DST < FIFO"
+            }
+            Unsupported if self.operation == "list" && self.url.starts_with("file://") => "leave it out with --exclude",
             _ if self.message.contains("InvalidBucketName") => {
                 "the name of a bucket has 3 to 63 lowercase letters, digits, hyphens and dots"
             }
@@ -182,6 +206,17 @@ impl Error {
             }
             _ => return None,
         })
+    }
+
+    /// Returns whether the URL is that of an Azure container.
+    fn is_about_a_container(&self) -> bool {
+        let path = self.url.strip_prefix("az://");
+        path.is_some_and(|path| path.trim_end_matches('/').matches('/').count() == 1)
+    }
+
+    /// Returns whether a file that is a device or a FIFO is in the way.
+    fn is_about_a_device(&self) -> bool {
+        [DEVICE, FIFO].iter().any(|kind| self.message.starts_with(kind))
     }
 
     fn tls_advice(&self) -> Option<&'static str> {
@@ -220,5 +255,20 @@ mod tests {
         assert!(refused("InvalidBucketName").unwrap().contains("lowercase letters"));
         assert!(refused("InvalidStorageClass").unwrap().contains("STANDARD_IA"));
         assert_eq!(refused("Other"), None);
+    }
+
+    #[test]
+    fn advice_fits_the_kind_of_place() {
+        let hint =
+            |kind, operation, url: &str, message: &str| Error::new(kind, operation, url, message).hint().unwrap();
+        let wrong = "no (InvalidResourceName), HTTP 400";
+        assert!(hint(ErrorKind::InvalidKey, "list", "az://a/Bad_Name", wrong).contains("name of a container"));
+        assert!(hint(ErrorKind::InvalidKey, "list", "az://a/c/Bad", wrong).contains("rename it"));
+        assert!(hint(ErrorKind::BucketNotFound, "list", "az://a/c", "no").contains("container"));
+        assert_eq!(hint(ErrorKind::InvalidKey, "list", "file:///d/l/", LEADS_BACK), "leave it out with --exclude");
+        assert!(hint(ErrorKind::InvalidKey, "put", "file:///dev/null", "a device has this name").contains("SRC - >"));
+        assert!(hint(ErrorKind::Unsupported, "head", "file:///f", "a FIFO: only files").contains("cp - DST < FIFO"));
+        assert!(hint(ErrorKind::Configuration, "open", "http://", "endpoint is not a URL").contains("https://HOST"));
+        assert!(hint(ErrorKind::Configuration, "open", "/f", "CA file: it is empty").contains("PEM"));
     }
 }

@@ -123,6 +123,10 @@ def _report(error: Exception, words: list[str]) -> int:
     from tradewind.errors import TradewindError
 
     if not isinstance(error, TradewindError):
+        if isinstance(error, FileNotFoundError) and error.filename is None and not _has_directory():
+            print("error: the current directory has been removed", file=sys.stderr)
+            print("hint: change to another one", file=sys.stderr)
+            return 1
         if isinstance(error, OSError) and error.strerror:
             print(f"error: {error.filename or ''}: {error.strerror}".replace(": :", ":"), file=sys.stderr)
             return 1
@@ -137,6 +141,15 @@ def _report(error: Exception, words: list[str]) -> int:
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
     return error.exit_code
+
+
+def _has_directory() -> bool:
+    import os
+
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _help() -> str:

@@ -63,7 +63,10 @@ class ObjectRemoval:
             raise UsageError("filters do not apply to a list of names", hint="leave out the filters or --files-from")
         if folder is None:
             return self._run(list(self._named_tasks(names)))
-        store, prefix = directory_place(parse_place(folder), self.access)
+        place = parse_place(folder)
+        store, prefix = directory_place(place, self.access)
+        if place.kind == "file":
+            names = [name for name in map(_file_name, names) if name]
         return self._run(list(self._tasks_of_keys(to_document(store), prefix, list(dict.fromkeys(names)))))
 
     def _task(self, url: str, pattern: Pattern | None) -> dict[str, Any]:
@@ -121,6 +124,13 @@ def combined(codes: Sequence[int]) -> int:
     if kinds & {0, SomeObjectsFailed.exit_code, Unavailable.exit_code}:
         return SomeObjectsFailed.exit_code
     return TransferError.exit_code
+
+
+def _file_name(line: str) -> str:
+    """Return the name in a line of a list of files, which may begin with `./`, as `find .` prints it."""
+    while line.startswith("./"):
+        line = line[2:].lstrip("/")
+    return "" if line == "." else line
 
 
 def names_of_list(path: str) -> list[str]:

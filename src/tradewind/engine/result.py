@@ -14,6 +14,15 @@ WILDCARD_HINT = "in a place, * stays within a directory and ** crosses; check th
 #: Outcomes of a lead after which the job can be resumed.
 UNFINISHED = ("interrupted", "unavailable", "ceiling")
 
+#: Why objects failed, for outcomes that several objects can share.
+_COMMON_REASONS = {
+    "some_failed": "",
+    "failed": "",
+    "unauthorised": ": not authorised",
+    "unavailable": ": only temporary errors",
+    "mismatch": ": bytes did not match",
+}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -79,6 +88,7 @@ def _words(summary: Summary) -> str:
     progress = summary.progress
     if summary.objects_not_deleted and not progress.objects_failed:
         return f"{format_count(summary.objects_not_deleted, 'object')} could not be deleted"
-    if progress.objects_failed and summary.outcome in ("some_failed", "failed"):
-        return f"{progress.objects_failed} of {format_count(progress.objects_total, 'object')} failed"
+    if progress.objects_failed and summary.outcome in _COMMON_REASONS:
+        failed = f"{progress.objects_failed} of {format_count(progress.objects_total, 'object')} failed"
+        return failed + _COMMON_REASONS[summary.outcome]
     return summary.outcome.replace("_", " ")

@@ -137,6 +137,11 @@ def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: 
     place = parse_place(url)
     if place.kind in ("file", "mem"):
         raise UsageError(f"{url} cannot be signed", hint="presign supports objects of s3://, r2:// and az://")
+    if place.kind == "gs":
+        raise UsageError(
+            f"{url} cannot be signed: a token of Google Cloud cannot sign an address",
+            hint="`gcloud storage sign-url` signs with a service account",
+        )
     store, key = object_place(place, access)
     task = {"task": "presign", "store": to_document(store), "key": key, "expires_s": expires_s, "json": as_json}
     become(gateway, task)

@@ -79,7 +79,7 @@ def gateway_program(processor: str, path: str) -> GatewayProgram:
             while block := file.read(BLOCK_BYTES):
                 digest.update(block)
     except OSError as error:
-        raise GatewayError(f"the gateway program cannot be read: {error}") from error
+        raise GatewayError(f"{path} cannot be read: {error.strerror}") from error
     return GatewayProgram(processor, path, digest.hexdigest())
 
 
@@ -105,3 +105,10 @@ def client_contract() -> dict[str, Any]:
     if CONTRACT_VERSION == IMPLIED_CONTRACT:
         return {}
     return {"contract": CONTRACT_VERSION, "client": __version__}
+
+
+def not_started(program: str, error: OSError) -> GatewayError:
+    """Return the error of a program that the system does not start."""
+    return GatewayError(
+        f"{program} cannot be started: {error.strerror or error}", hint="`tradewind doctor` checks the installation"
+    )

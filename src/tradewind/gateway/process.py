@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.errors import GatewayError
-from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
+from tradewind.gateway.binary import IMPLIED_CONTRACT, not_started, require_contract
 from tradewind.model.files import open_private
 
 #: The name of a fleet's owner in the certificates of the fleet. It is reserved: no gateway may have it.
@@ -85,7 +85,7 @@ class BinaryProcess:
                     env=environment,
                 )
             except OSError as error:
-                raise GatewayError(f"{enter[0] if enter else binary} cannot be started: {error}") from error
+                raise not_started(enter[0] if enter else binary, error) from error
         _started[self._process.pid] = name
         if input_line is not None:
             assert self._process.stdin is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, SourceNotFound, TradewindError, Unauthorised, Unavailable, UsageError
-from tradewind.gateway.binary import client_contract
+from tradewind.gateway.binary import client_contract, not_started
 
 #: The error of a task's exit code.
 TASK_ERRORS: dict[int, type[TradewindError]] = {
@@ -33,7 +33,7 @@ def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoR
     try:
         os.execv(binary, [binary, "task", "--file", f"/dev/fd/{descriptor}"])
     except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
+        raise not_started(binary, error) from error
 
 
 def run_task(binary: str, task: dict[str, Any], around: Surroundings = HERE, *, quiet: bool = False) -> int:
@@ -118,7 +118,7 @@ def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any
                 heed(json.loads(line))
         return process.returncode
     except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
+        raise not_started(binary, error) from error
     finally:
         os.close(descriptor)
 
@@ -135,7 +135,7 @@ def _run(
     try:
         return subprocess.run(words, pass_fds=[descriptor, *descriptors], env=environment, check=False, **streams)
     except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
+        raise not_started(binary, error) from error
     finally:
         os.close(descriptor)
 

@@ -69,14 +69,17 @@ STATE_ENTRIES = frozenset(
 #: Mode bits that give access to others.
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
+_OWN_FOLDER = "use a folder of your own: TRADEWIND_STATE_DIR names it, and --state that of `tradewind serve`"
+#: Errors of a place in which this user can make no folder.
+_WRONG_PLACE = frozenset({errno.EACCES, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS})
 
 
 def private_folder(path: str | os.PathLike[str]) -> Path:
     """Make a folder and its missing parents with mode 0700; remove others' permissions from an existing one.
 
     Raises:
-        ConfigError: it belongs to another user, or another user has made an entry.
-        OSError: it cannot be made.
+        ConfigError: it belongs to another user, another user has made an entry, or no folder can be made there.
+        OSError: the disk is full or fails.
     """
     folder = Path(path)
     _make(folder)
@@ -90,8 +93,9 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
     """Make the state folder itself, like `private_folder`. A folder with unrelated entries keeps its mode.
 
     Raises:
-        ConfigError: it belongs to another user, or is writable by others and has unrelated entries or theirs.
-        OSError: it cannot be made.
+        ConfigError: it belongs to another user, is writable by others and has unrelated entries or theirs, or cannot be
+            made there.
+        OSError: the disk is full or fails.
     """
     folder = Path(path)
     _make(folder)
@@ -135,7 +139,7 @@ def require_own(path: Path) -> os.stat_result:
     if found.st_uid != os.geteuid():
         raise ConfigError(
             f"{path}: it belongs to user {found.st_uid}, not to {os.geteuid()}",
-            hint="use a folder of your own: TRADEWIND_STATE_DIR names it, and --state that of `tradewind serve`",
+            hint=_OWN_FOLDER,
         )
     return found
 
@@ -143,13 +147,18 @@ def require_own(path: Path) -> os.stat_result:
 def _make(folder: Path) -> None:
     """Do `mkdir -p`, with the same mode for missing parents (`os.makedirs` sets it only on the last folder)."""
     missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder == folder.parent:
-            break
-        folder = folder.parent
-    for each in reversed(missing):
-        each.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    try:
+        while not folder.is_dir():
+            missing.append(folder)
+            if folder == folder.parent:
+                break
+            folder = folder.parent
+        for folder in reversed(missing):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        if error.errno not in _WRONG_PLACE:
+            raise
+        raise ConfigError(f"folder {folder} cannot be made: {error.strerror}", hint=_OWN_FOLDER) from None
 
 
 def open_private(path: str, flags: int) -> int:

@@ -71,6 +71,13 @@ CASES = [
         {"test.txt": "1", "p/test.txt": "2"},
         prints=("p/", "test.txt"),
     ),
+    Case(
+        "sync --delete keeps a directory whose name only begins like the destination's",
+        {"a": "1"},
+        {"foo/a": "1", "foo/b": "2", "foobar/b": "3"},
+        "sync SRC DST/foo --delete -y",
+        {"foo/a": "1", "foobar/b": "3"},
+    ),
     Case("ls 3", {}, {"test.txt": "1"}, "ls DST/none", {"test.txt": "1"}, code=3, prints=()),
     Case(
         "ls 4",

@@ -32,7 +32,12 @@ COPY = [
     Case("TestCopyRedownload", HELLO, HELLO, "sync SRC DST", HELLO),
     Case("TestCopyDeleteBefore", {"b": "in"}, {"a": "kept"}, "cp -r SRC DST", {"a": "kept", "b": "in"}),
     Case("TestSyncIgnoreTimes: cp copies all", SAME, SAME, "cp -r SRC DST", SAME, copies=2),
-    Case("TestAbort", {"1": DASHES, "2": DASHES}, {}, "cp -r SRC DST --max-bytes 30B", {}, code=8),
+    Case("TestMaxTransfer", {"1": DASHES, "2": DASHES}, {}, "cp -r SRC DST --max-bytes 30B", {}, code=8),
+]
+COPY += [
+    Case("TestCopyOverSelf", {"a": "hello again"}, {"a": "hello"}, "cp -r SRC DST", {"a": "hello again"}, newer=("a",)),
+    Case("TestSyncIgnoreExisting", {"a": "new", "b": "1"}, {"a": "old"}, "cp -r -n SRC DST", {"a": "old", "b": "1"}),
+    Case("TestNothingToTransferWithEmptyDirs", EMPTY, EMPTY, "sync SRC DST", EMPTY, files_only=True, copies=0),
 ]
 COMPARE = [
     Case("TestSyncBasedOnCheckSum", {"a": "x"}, {"a": "x"}, "sync SRC DST --compare checksum", {"a": "x"}),
@@ -146,6 +151,31 @@ DELETE = [
     ),
 ]
 MOVE = [
+    Case(
+        "TestMoveOverSelf",
+        {"a": "hello again"},
+        {"a": "hello"},
+        "mv -r SRC DST",
+        {"a": "hello again"},
+        newer=("a",),
+        left={},
+    ),
+    Case(
+        "TestMoveWithIgnoreExisting: what is skipped stays",
+        {"existing": "new", "b": "1"},
+        {"existing": "old"},
+        "mv -r -n SRC DST",
+        {"existing": "old", "b": "1"},
+        left={"existing": "new"},
+    ),
+    Case(
+        "TestSyncOverlapWithFilter: refused also with filters",
+        SAME,
+        {},
+        "sync SRC SRC/below --exclude below",
+        {},
+        code=2,
+    ),
     Case(
         "TestServerSideMove",
         MOVED,

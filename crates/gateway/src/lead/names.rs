@@ -52,6 +52,18 @@ impl Names {
     }
 }
 
+/// The name in a line of a list. For files it may begin with `./`, as `find .` prints it; in a store that is another key.
+pub fn listed_name<'a>(source_url: &str, line: &'a str) -> &'a str {
+    if !source_url.starts_with("file://") {
+        return line;
+    }
+    let mut name = line;
+    while let Some(rest) = name.strip_prefix("./") {
+        name = rest.trim_start_matches('/');
+    }
+    if name == "." { "" } else { name }
+}
+
 /// Returns the last part of a name, which `--flatten` keeps: `c` of `a/b/c`. A final slash belongs to it.
 pub fn last_part(name: &str) -> &str {
     let end = name.trim_end_matches('/').len();
@@ -74,6 +86,14 @@ fn bits(target: u16, form: &str) -> [(usize, u64); BITS_OF_A_NAME] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_files_may_begin_as_find_prints_them() {
+        for (line, name) in [("./a/b", "a/b"), ("././/a", "a"), ("./", ""), (".", ""), (".a", ".a"), ("../a", "../a")] {
+            assert_eq!(listed_name("file:///d/", line), name);
+            assert_eq!(listed_name("s3://b", line), line);
+        }
+    }
 
     #[test]
     fn the_last_part_of_a_name_has_its_final_slash() {

@@ -5,6 +5,7 @@
 //! is begun only if a sample of the source's objects is proven not to be at the destination.
 
 use crate::failure::object_url;
+use crate::lead::names::listed_name;
 use crate::lead::select::is_level;
 use crate::lead::survey::SurveyError;
 use crate::retry::RetryPolicy;
@@ -224,7 +225,7 @@ impl Places<'_> {
     /// Returns a sample of the source's objects.
     async fn sample(&self, parts: &[Part<'_>]) -> Result<Vec<Candidate>, SurveyError> {
         if let Selection::List { prefix, list_file, .. } = &self.job.selection {
-            return sample_of_list(prefix, list_file).await;
+            return sample_of_list(self.source.url(), prefix, list_file).await;
         }
         let mut sample = Vec::new();
         for part in parts {
@@ -258,15 +259,16 @@ fn is_plain(name: &str) -> bool {
     !name.ends_with('/') && !name.split('/').any(|part| part.starts_with('.'))
 }
 
-async fn sample_of_list(prefix: &str, list_file: &str) -> Result<Vec<Candidate>, SurveyError> {
+async fn sample_of_list(source_url: &str, prefix: &str, list_file: &str) -> Result<Vec<Candidate>, SurveyError> {
     let failed = |error| SurveyError::ListFile { path: list_file.into(), error };
     let mut lines = tokio::io::BufReader::new(tokio::fs::File::open(list_file).await.map_err(failed)?).lines();
     let mut sample = Vec::new();
     while sample.len() < SAMPLE_CANDIDATES_MAX
-        && let Some(name) = lines.next_line().await.map_err(failed)?
+        && let Some(line) = lines.next_line().await.map_err(failed)?
     {
+        let name = listed_name(source_url, &line);
         if !name.is_empty() {
-            sample.push(Candidate { key: format!("{prefix}{name}"), name, is_listed: false });
+            sample.push(Candidate { key: format!("{prefix}{name}"), name: name.to_owned(), is_listed: false });
         }
     }
     Ok(sample)

@@ -40,8 +40,8 @@ impl Streams {
     /// The streams of the process; stdout is buffered and flushed at the end.
     pub fn of_process() -> Self {
         Self {
-            input: Some(Box::new(io::stdin())),
-            data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, io::stdout())),
+            input: Some(Box::new(Named("standard input", io::stdin()))),
+            data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, Named("standard output", io::stdout()))),
             talk: Talk::new(io::stderr()),
         }
     }
@@ -71,6 +71,31 @@ impl Streams {
         if let Some(hint) = hint {
             self.say(&format!("hint: {hint}"));
         }
+    }
+}
+
+/// A stream whose errors begin with its name.
+struct Named<Stream>(&'static str, Stream);
+
+impl<Stream> Named<Stream> {
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.0))
+    }
+}
+
+impl<Stream: Read> Read for Named<Stream> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.read(buffer).map_err(|error| self.named(error))
+    }
+}
+
+impl<Stream: Write> Write for Named<Stream> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.write(bytes).map_err(|error| self.named(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.1.flush().map_err(|error| self.named(error))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Tree;
 use super::links::{Blocked, is_link, leads_to};
 use super::own_links::between_removals;
+use crate::error::{DEVICE, FIFO};
 use crate::model::another_state;
 use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Permissions, Precondition, Result};
 use bytes::Bytes;
@@ -234,9 +235,9 @@ fn has_a_byte(file: &File) -> bool {
 pub(super) fn special_name(mode: libc::mode_t) -> &'static str {
     match mode & libc::S_IFMT {
         libc::S_IFLNK => "a symbolic link",
-        libc::S_IFIFO => "a FIFO",
+        libc::S_IFIFO => FIFO,
         libc::S_IFSOCK => "a socket",
-        libc::S_IFCHR | libc::S_IFBLK => "a device",
+        libc::S_IFCHR | libc::S_IFBLK => DEVICE,
         _ => "not a regular file",
     }
 }

@@ -9,6 +9,7 @@ use super::Tree;
 use super::links::{Blocked, Entered, identities_upwards, is_link};
 use super::path::is_temporary;
 use super::read::{is_kind, object_info, special_name};
+use crate::error::LEADS_BACK;
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Result};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
@@ -379,7 +380,6 @@ impl Tree {
         None
     }
 
-    /// The error for a link that could not be followed.
     /// The error for a symbolic link that cannot be followed.
     pub(super) fn broken_link(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
         let why = match errno {
@@ -409,8 +409,7 @@ impl Tree {
         };
         let leads_back = |above: &Frame| above.identity == frame.identity || above.upwards.contains(&frame.identity);
         if cursor.frames.iter().any(leads_back) {
-            let message = "a symbolic link that leads back to a directory above it";
-            return self.refuse(page, &key, self.error(ErrorKind::InvalidKey, "list", &key, message));
+            return self.refuse(page, &key, self.error(ErrorKind::InvalidKey, "list", &key, LEADS_BACK));
         }
         self.refuse_names(page, &key, &unreadable);
         if frame.is_empty {

@@ -1,6 +1,7 @@
 //! Opens connections: TCP, TLS with rustls, and the proxy from the environment.
 
 use crate::StoreConfig;
+use crate::error::CA_FILE;
 use crate::{Error, ErrorKind, Result};
 use futures::future::BoxFuture;
 use http::Uri;
@@ -137,7 +138,7 @@ fn add_bundled(store: &mut rustls::RootCertStore, is_named: bool) {
 }
 
 fn ca_file_error(origin: &str, message: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Configuration, "open", origin, format!("CA file: {message}"))
+    Error::new(ErrorKind::Configuration, "open", origin, format!("{CA_FILE}: {message}"))
 }
 
 /// Returns whether a server answers for this machine alone, such as instance metadata or the credentials of a container.

@@ -1,10 +1,11 @@
 //! Parses a server's address as the user wrote it.
 
+use crate::error::WRONG_ENDPOINT;
 use crate::{Error, ErrorKind, Result};
 
 /// Returns scheme, authority (without a default port, like clients' `Host` header) and path without a final slash.
 pub(crate) fn split_endpoint(endpoint: &str) -> Result<(String, String, String)> {
-    let wrong = |why: &str| Error::new(ErrorKind::Configuration, "open", endpoint, format!("endpoint {why}"));
+    let wrong = |why: &str| Error::new(ErrorKind::Configuration, "open", endpoint, format!("{WRONG_ENDPOINT} {why}"));
     let with_scheme = if endpoint.contains("://") { endpoint.to_owned() } else { format!("https://{endpoint}") };
     let uri: http::Uri = with_scheme.parse().map_err(|_| wrong("is not a URL"))?;
     let scheme = uri.scheme_str().unwrap_or_default().to_ascii_lowercase();

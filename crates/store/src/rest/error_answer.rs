@@ -63,7 +63,9 @@ pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request
     let mut text = match answer {
         Some(answer) if answer.message.is_empty() => answer.code.clone(),
         Some(answer) => {
-            format!("{} ({})", answer.message.replace(['\n', '\r'], " ").trim_end_matches('.'), answer.code)
+            // Azure repeats the request's id and the time on lines of their own.
+            let message = answer.message.split("\nRequestId:").next().unwrap_or_default();
+            format!("{} ({})", message.replace(['\n', '\r'], " ").trim_end_matches('.'), answer.code)
         }
         None => status.canonical_reason().unwrap_or("error").to_owned(),
     };
@@ -85,6 +87,14 @@ mod tests {
         assert_eq!(told.as_deref(), Some("the server uses TLS: try https://h:1"));
         assert_eq!(wants_tls("http://h:1", StatusCode::BAD_REQUEST, b"<Error/>"), None);
         assert_eq!(wants_tls("https://h:1", StatusCode::BAD_REQUEST, body), None);
+    }
+
+    #[test]
+    fn a_request_id_is_named_once() {
+        let message = "The specified container does not exist.\nRequestId:1-2\nTime:2026-01-01T00:00:00Z".to_owned();
+        let answer = ErrorAnswer { code: "ContainerNotFound".to_owned(), message, ..ErrorAnswer::default() };
+        let text = describe(StatusCode::NOT_FOUND, Some(&answer), Some("1-2"));
+        assert_eq!(text, "The specified container does not exist (ContainerNotFound), HTTP 404, request 1-2");
     }
 
     #[test]

@@ -142,7 +142,7 @@ async fn names_of_a_list_are_taken_once_and_fail_alone() {
     let target = DirectoryTree::new();
     let targets = [(&target, "to/")];
     let list = source.path("list");
-    std::fs::write(&list, "a\nnone\nb\n\na\n").unwrap();
+    std::fs::write(&list, "a\nnone\n./b\n\na\n./\n././a\n").unwrap();
     let list_file = list.to_str().unwrap().to_owned();
     let selection = Selection::List { prefix: "p/".into(), list_file, filter: ObjectFilter::default() };
     let (end, found) = survey(&job(&source, selection, &targets), &source, &targets, DoneSet::empty()).await;

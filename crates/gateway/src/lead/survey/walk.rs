@@ -12,7 +12,7 @@ use crate::lead::compare::Tags;
 use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::DoneTotals;
-use crate::lead::names::{Names, last_part};
+use crate::lead::names::{Names, last_part, listed_name};
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
@@ -412,7 +412,8 @@ impl Walk {
         let mut lines = tokio::io::BufReader::new(file).lines();
         let mut seen = HashSet::new();
         let mut names = Vec::with_capacity(BATCH_OBJECTS_MAX);
-        while let Some(name) = lines.next_line().await.map_err(failed)? {
+        while let Some(line) = lines.next_line().await.map_err(failed)? {
+            let name = listed_name(self.survey.source.url(), &line).to_owned();
             let mut hash = [0; 16];
             hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
             if name.is_empty() || !seen.insert(hash) {
