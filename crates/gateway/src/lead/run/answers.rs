@@ -6,6 +6,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
+use crate::node::hop_reports::HopReport;
 use crate::node::load::{Answer, StageAt, StageLoad};
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
 use tokio::time::Instant;
@@ -115,6 +116,13 @@ impl Dispatcher {
             }
         };
         for change in self.limits.heard(load, Instant::now(), url_of) {
+            self.context.events.send(Event::LimitChanged(change));
+        }
+    }
+
+    /// Keeps what relays report about their hops.
+    pub(super) fn heard_of_hops(&mut self, reports: Vec<HopReport>) {
+        for change in reports.into_iter().flat_map(|report| self.limits.heard_from_relay(report, Instant::now())) {
             self.context.events.send(Event::LimitChanged(change));
         }
     }

@@ -55,6 +55,7 @@ use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{Found, SurveyEnd, SurveyError, UNREACHABLE_HINT, WorkItem, unreachable};
+use crate::node::hop_reports::HopReports;
 use crate::retry::RetryPolicy;
 use causes::{Cause, FailureSite};
 use context::Context;
@@ -106,6 +107,8 @@ pub struct LeadSetup {
     pub local: bool,
     /// The channel of the replies.
     pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
+    /// What relays report about their hops.
+    pub hop_reports: Arc<HopReports>,
     /// The store to read.
     pub source: Arc<dyn Store>,
     /// The stores to write.
@@ -128,6 +131,7 @@ struct Run {
     finisher: Finisher,
     recorder: Recorder,
     rerouted: watch::Receiver<Option<Rerouted>>,
+    hop_reports: Arc<HopReports>,
     /// Why the job stops before its end.
     stopping: Option<Stopping>,
 }
@@ -221,7 +225,8 @@ impl Run {
         report: Option<Report>,
         unfinished: Vec<UnfinishedUpload>,
     ) -> (Self, mpsc::UnboundedReceiver<Reply>) {
-        let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, rerouted, .. } = setup;
+        let (rerouted, hop_reports) = (setup.rerouted, setup.hop_reports);
+        let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, .. } = setup;
         let policy = RetryPolicy::of_job(&limits, &job);
         let tells_names_apart = targets.iter().map(|_| AtomicBool::new(false)).collect();
         let request_s = limits.request_s;
@@ -233,6 +238,7 @@ impl Run {
             finisher: Finisher::new(context.clone(), dir),
             recorder: Recorder::new(context.clone(), journal, report, Tally::new(&context.job, &routes)),
             rerouted,
+            hop_reports,
             stopping: None,
             context: context.clone(),
         };
@@ -526,6 +532,7 @@ impl Run {
     fn tick(&mut self, state: Option<&StateDir>) {
         self.dispatcher.report_down(&self.recorder);
         self.dispatcher.report_silence();
+        self.dispatcher.heard_of_hops(self.hop_reports.take());
         self.close_failing_targets();
         self.dispatcher.give_up_overdue();
         self.dispatcher.sync_spending_behind();
