@@ -46,14 +46,12 @@ impl Dispatcher {
                         self.limits.answered(Some(Stage::Read));
                     }
                 }
-                if matches!(fault, Fault::Lost | Fault::RouteDown)
-                    && let Some(route) = self.scheduler.route_of(request)
-                {
-                    self.down.lost(route, &message);
-                }
                 Failure::new(fault, &kind, message)
             }
         };
+        if let Some(route) = self.scheduler.route_of(request) {
+            self.down.failed(route, &failure, self.clock.now_ms());
+        }
         if let Some(stage) = failing_stage(&failure) {
             self.limits.answered(Some(stage));
         }
@@ -137,6 +135,9 @@ impl Dispatcher {
     ) -> Result<(), SurveyError> {
         let SinkAnswer { reply, saved_bytes, deduplicated_bytes, .. } = answer;
         self.limits.answered(failing_bundle(&reply));
+        if let Some(route) = self.scheduler.route_of(request) {
+            self.down.intact(route);
+        }
         match (work, reply) {
             (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
                 if !self.scheduler.awaits(request, object) => {}

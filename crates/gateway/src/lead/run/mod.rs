@@ -90,6 +90,8 @@ const STATUS_TICKS: u64 = 4;
 const OUT_OF_BYTES_HINT: &str = "run `tradewind sync` with a higher --max-bytes to copy only what is missing";
 /// Maximum number of findings that are taken before the next orders are made.
 const FINDINGS_AT_ONCE_MAX: usize = 256;
+/// Advice where all routes damage everything.
+const DAMAGED_HINT: &str = "nothing damaged was written: replace that machine or leave it out, then resume the job";
 /// Why a job under a cost ceiling ends.
 const ONLY_DEARER: &str = "the remaining routes cost more than the cost ceiling allows";
 
@@ -534,6 +536,12 @@ impl Run {
         self.dispatcher.report_silence();
         self.dispatcher.heard_of_hops(self.hop_reports.take());
         self.close_failing_targets();
+        let now_ms = self.dispatcher.clock.now_ms();
+        if let Some(why) = self.dispatcher.down.damaged_everywhere(now_ms, self.context.patience())
+            && self.stopping.is_none()
+        {
+            self.stop(Outcome::Mismatch, Some(why), Some(DAMAGED_HINT));
+        }
         self.dispatcher.give_up_overdue();
         self.dispatcher.sync_spending_behind();
         let progress = self.dispatcher.progress(&mut self.recorder);
