@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use tradewind_gateway::node::dedup::recipe::{parse_recipe, restore};
 use tradewind_gateway::node::dedup::window::Window;
+use tradewind_gateway::node::hop_reports::parse_hop_reports;
 use tradewind_gateway::node::inbound::parse_orders;
 use tradewind_gateway::node::parcel::parse_manifest;
 use tradewind_gateway::node::work::{SinkAnswer, parse_exactly};
 use tradewind_wire::frame::SealId;
 
-/// Parses `data` as a manifest, as a batch of orders, as a sink's answer and as a recipe. A parsed message must survive
-/// writing and parsing unchanged. A recipe is also carried out.
+/// Parses `data` as a manifest, as a batch of orders, as a sink's answer, as a relay's reports and as a recipe. A parsed
+/// message must survive writing and parsing unchanged. A recipe is also carried out.
 pub(crate) fn run(data: &[u8]) {
     if let Some(manifest) = parse_manifest(data) {
         let again = postcard::to_stdvec(&manifest).expect("what was parsed can be written");
@@ -22,6 +23,10 @@ pub(crate) fn run(data: &[u8]) {
     if let Some(answer) = parse_exactly::<SinkAnswer>(data) {
         let again = postcard::to_stdvec(&answer).expect("what was parsed can be written");
         assert_eq!(parse_exactly(&again), Some(answer));
+    }
+    if let Some(reports) = parse_hop_reports(data) {
+        let again = postcard::to_stdvec(&reports).expect("what was parsed can be written");
+        assert_eq!(parse_hop_reports(&again), Some(reports));
     }
     if let Some(recipe) = parse_recipe(data) {
         let again = postcard::to_stdvec(&recipe).expect("what was parsed can be written");

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from types import TracebackType
 
 PIECE_BYTES = 256 << 10
@@ -17,6 +18,8 @@ class TcpProxy:
     def __init__(self, target: str = "") -> None:
         self.target = target
         """May be set later, before the first connection, because gateways often need each other's address first."""
+        self.forward_bytes_per_s: float | None = None
+        """Rate of each connection to the target; None for no limit."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.bytes_forward = 0
@@ -135,6 +138,8 @@ class TcpProxy:
                 if forward:
                     self._flip(buffer, count)
                 sink.sendall(memoryview(buffer)[:count])
+                if forward and self.forward_bytes_per_s is not None:
+                    time.sleep(count / self.forward_bytes_per_s)
                 carried += count
                 with self._changed:
                     if forward:

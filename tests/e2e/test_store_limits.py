@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from testbed.chains import chain, write
+from testbed.chains import chain, with_detour, write
 from testbed.drive import Command, Event, Running
-from testbed.faults import Answer, Delay, HttpProxy, Request, Rule
+from testbed.faults import Answer, Delay, HttpProxy, Request, Rule, TcpProxy
 from testbed.places import FilePlace, S3Place
+from testbed.servers.process import free_port
 from testbed.trees import MIB, write_tree
 
 SIZES = {f"many/{number:04}": 40_000 for number in range(600)} | {f"large/{number}": 24 * MIB for number in range(4)}
@@ -67,13 +68,16 @@ def test_a_store_that_asks_for_fewer_requests_lowers_only_its_side(
     assert all(event["reason"] in ("waiting", "no_gain") for event in changes(done.events, other))
 
 
-def shown_while(running: Running, command: Command, stage: str) -> tuple[dict[str, Any], str]:
-    """Return what ``jobs show`` prints, as JSON and as text, once the job is limited by ``stage``."""
+def shown_while(
+    running: Running, command: Command, stage: str, hop: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
+    """Return what ``jobs show`` prints, as JSON and as text, once the job is limited by ``stage`` and ``hop``."""
     running.wait_for_objects(1)
     (job,) = (job for job in command.jobs() if job["state"] == "running")
     for _ in range(LOOKS):
         shown = json.loads(command.run("jobs", "show", str(job["id"]), "--json").stdout)
-        if shown["limits"] is not None and shown["limits"].get("slowest") == stage:
+        limits = shown["limits"] or {}
+        if limits.get("slowest") == stage and (hop is None or limits.get("slowest_hop") == hop):
             return shown["limits"], command.run("jobs", "show", str(job["id"])).stdout
         assert running.process.poll() is None, "the job ended first"
         time.sleep(PAUSE_S)
@@ -114,3 +118,21 @@ def test_the_connections_of_a_hop_have_a_limit_too(command: Command, files: File
     limits = [event["limits"] for event in done.events if event["event"] == "progress" and "limits" in event]
     assert limits[-1]["network"] == {"now": 4, "max": 4}
     assert limits[-1]["read"]["max"] == limits[-1]["write"]["max"] == 64
+
+
+def test_a_job_tells_which_hop_of_a_relay_limits_it(command: Command, tmp_path: Path) -> None:
+    write_tree(tmp_path / "tree", {f"{number:03}": 4 * MIB for number in range(40)})
+    with TcpProxy() as between:
+        between.target = f"127.0.0.1:{free_port()}"
+        between.forward_bytes_per_s = 2e6
+        document = with_detour(chain("relay-a", connections=4), "relay-a", "sink", between.target, between.address)
+        words = ["cp", "-r", str(tmp_path / "tree"), str(tmp_path / "copy")]
+        running = command.start(*words, "--topology", str(write(document, tmp_path / "topology.json")))
+        slow = {"gateway": "relay-a", "peer": "sink", "by_relay": True}
+        limits, text = shown_while(running, command, "network", slow)
+        assert limits["relay_hops"] == [{"gateway": "relay-a", "peer": "sink", "now": 4, "max": 4}]
+        assert "; the network from relay-a to sink limits the rate now, relay relay-a says" in text, text
+        between.forward_bytes_per_s = None
+        done = running.finish().expect(0)
+    reported = [event["limits"].get("slowest_hop") for event in done.events if event.get("limits")]
+    assert slow in reported

@@ -92,12 +92,12 @@ pub enum Stage {
 }
 
 /// The limits on concurrent requests, each summed over the gateways that work at that stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageLimits {
     /// Requests to the source store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<StageLimit>,
-    /// Connections in use at the same time. None if the bytes cross no network between gateways.
+    /// Connections that send from the sources at the same time. None if the bytes cross no network between gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<StageLimit>,
     /// Requests to the destination stores.
@@ -106,6 +106,37 @@ pub struct StageLimits {
     /// The stage that limits the rate now; none if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<Stage>,
+    /// The hop that limits the rate now; none unless the network does and one hop is seen to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_hop: Option<SlowHop>,
+    /// The hops of relays that sent lately, as the relays themselves report them, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relay_hops: Vec<HopLimit>,
+}
+
+/// A hop that limits the rate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SlowHop {
+    /// Gateway that sends.
+    pub gateway: String,
+    /// Gateway that receives.
+    pub peer: String,
+    /// True if only the statement of the sender, a relay, says so.
+    #[serde(default)]
+    pub by_relay: bool,
+}
+
+/// The limit of a relay's hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HopLimit {
+    /// Relay, which sends.
+    pub gateway: String,
+    /// Gateway that receives.
+    pub peer: String,
+    /// Connections that may send at the same time.
+    pub now: u32,
+    /// The highest limit that is allowed.
+    pub max: u32,
 }
 
 /// A limit that tunes itself.
@@ -146,6 +177,9 @@ pub struct LimitChanged {
     pub now: u32,
     /// Why.
     pub reason: LimitReason,
+    /// True if only the statement of the gateway, a relay, says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_relay: bool,
 }
 
 /// Activity of one route.

@@ -83,7 +83,7 @@ pub struct JobSpec {
     #[serde(default = "default_stall_s")]
     pub stall_s: u32,
     /// Bytes that may be sent a second time over another route while the first route does not answer, as a fraction of
-    /// the bytes listed (0 to 1). Unless it is 0, a stalled route may always repeat what its smallest window holds.
+    /// the bytes listed (0 to 1). Unless it is 0, a stalled route may always repeat what its largest window holds.
     /// Default 0.02.
     #[serde(default = "default_duplicate_fraction_max")]
     pub duplicate_fraction_max: f64,

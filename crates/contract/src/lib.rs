@@ -28,8 +28,8 @@ pub use enrol::{
     OwnerReady,
 };
 pub use event::{
-    DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, LimitChanged, LimitReason, Outcome,
-    Progress, Proofs, Stage, StageLimit, StageLimits, Summary, ToDelete,
+    DestinationSummary, Event, FailedObject, HopActivity, HopLimit, JobState, JobStatus, LimitChanged, LimitReason,
+    Outcome, Progress, Proofs, SlowHop, Stage, StageLimit, StageLimits, Summary, ToDelete,
 };
 pub use job::{
     Comparison, Deletion, FilterRule, JobSpec, Member, NameGlob, ObjectFilter, Selection, Target, VerifyMode,

@@ -20,11 +20,12 @@ mod seeds;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
-use tradewind_contract::{CodecChoice, VerifyMode};
+use tradewind_contract::{CodecChoice, LimitReason, VerifyMode};
 use tradewind_gateway::attributes::Inherited;
 use tradewind_gateway::enrol::NewKey;
 use tradewind_gateway::enrol::messages::{Claim, Grant, Opening};
 use tradewind_gateway::node::dedup::recipe::Step;
+use tradewind_gateway::node::hop_reports::HopReport;
 use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
@@ -118,6 +119,20 @@ fn orders() -> Vec<Order> {
     (0u64..).zip(tasks).map(order).collect()
 }
 
+fn hop_reports() -> Vec<HopReport> {
+    let report = |relay: &str, to: &str| HopReport {
+        relay: relay.to_owned(),
+        to: to.to_owned(),
+        limit: 4,
+        limit_max: 64,
+        elapsed_ms: 70_000,
+        receiving_ms: 3,
+        sending_ms: u64::MAX,
+        changes: vec![(8, 4, LimitReason::Errors)],
+    };
+    vec![report("relay-1", "relay-2"), report("relay-2", "sink")]
+}
+
 fn recipe() -> Vec<Step> {
     let reference = |body, at| Step::Reference { body, at, bytes: 4096, hash: *blake3::hash(&[5; 4096]).as_bytes() };
     vec![Step::New { bytes: 8000 }, reference(0, 100), reference(1, 0), Step::New { bytes: 192 }]
@@ -141,6 +156,7 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
 fn manifests_and_orders_survive_any_bytes() {
     let mut seeds: Vec<Vec<u8>> = manifests().iter().map(|manifest| postcard::to_stdvec(manifest).unwrap()).collect();
     seeds.push(postcard::to_stdvec(&orders()).unwrap());
+    seeds.push(postcard::to_stdvec(&hop_reports()).unwrap());
     seeds.push(postcard::to_stdvec(&recipe()).unwrap());
     seeds::keep("bodies", &seeds);
     let mut random = StdRng::seed_from_u64(20_261_121);
@@ -238,6 +254,7 @@ fn good_connection() -> Vec<u8> {
     data(&mut bytes, 5);
     Frame::Abort.encode(&mut bytes);
     Frame::Orders(postcard::to_stdvec(&orders()).unwrap().into()).encode(&mut bytes);
+    Frame::HopReports(postcard::to_stdvec(&hop_reports()).unwrap().into()).encode(&mut bytes);
     Frame::Drain.encode(&mut bytes);
     bytes
 }

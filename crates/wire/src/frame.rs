@@ -29,6 +29,8 @@ pub const CONTROL_BYTES_MAX: usize = 4 << 20;
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// Most replies in one frame; a sender cuts longer batches. A reply takes three bytes on the wire and some 70 in memory.
 pub const REPLIES_MAX: usize = 1 << 16;
+/// Longest batch of reports about hops: some dozens of hops.
+pub const HOP_REPORTS_BYTES_MAX: usize = 16 << 10;
 /// Longest text in a Hello.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -54,12 +56,16 @@ pub enum Kind {
     Pong = 8,
     /// The sender accepts no new requests; those in flight are completed.
     Drain = 9,
+    /// A batch of reports by relays about their outgoing hops, upstream.
+    HopReports = 10,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::*;
-        [Hello, Orders, Head, Data, Abort, Replies, Ping, Pong, Drain].into_iter().find(|kind| *kind as u8 == byte)
+        [Hello, Orders, Head, Data, Abort, Replies, Ping, Pong, Drain, HopReports]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 
     fn payload_bytes_max(self) -> usize {
@@ -70,6 +76,7 @@ impl Kind {
             Kind::Abort | Kind::Drain => 0,
             Kind::Ping | Kind::Pong => 8,
             Kind::Orders | Kind::Replies => CONTROL_BYTES_MAX,
+            Kind::HopReports => HOP_REPORTS_BYTES_MAX,
         }
     }
 }
@@ -286,6 +293,8 @@ pub enum Frame {
     Pong(u64),
     /// See [`Kind::Drain`].
     Drain,
+    /// See [`Kind::HopReports`]; the payload belongs to the gateways.
+    HopReports(Bytes),
 }
 
 impl Frame {
@@ -301,14 +310,15 @@ impl Frame {
             Kind::Ping => Frame::Ping(parse_token(header.kind, &payload)?),
             Kind::Pong => Frame::Pong(parse_token(header.kind, &payload)?),
             Kind::Drain => Frame::Drain,
+            Kind::HopReports => Frame::HopReports(payload),
         })
     }
 
     /// Appends header and payload to `out`.
     ///
     /// # Panics
-    /// If the payload is longer than its kind allows: the caller cuts batches (see [`CONTROL_BYTES_MAX`] and
-    /// [`REPLIES_MAX`]).
+    /// If the payload is longer than its kind allows: the caller cuts batches (see [`CONTROL_BYTES_MAX`],
+    /// [`REPLIES_MAX`] and [`HOP_REPORTS_BYTES_MAX`]).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, route) = match self {
             Frame::Hello(_) => (Kind::Hello, RouteId(0)),
@@ -319,12 +329,13 @@ impl Frame {
             Frame::Ping(_) => (Kind::Ping, RouteId(0)),
             Frame::Pong(_) => (Kind::Pong, RouteId(0)),
             Frame::Drain => (Kind::Drain, RouteId(0)),
+            Frame::HopReports(_) => (Kind::HopReports, RouteId(0)),
         };
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
         match self {
             Frame::Hello(hello) => append(out, hello),
-            Frame::Orders(payload) => out.extend_from_slice(payload),
+            Frame::Orders(payload) | Frame::HopReports(payload) => out.extend_from_slice(payload),
             Frame::Head(head) => append(out, head),
             Frame::Replies(replies) => {
                 assert!(replies.len() <= REPLIES_MAX, "{} replies in one frame", replies.len());
@@ -454,6 +465,7 @@ mod tests {
             any::<u64>().prop_map(Frame::Pong),
             Just(Frame::Abort),
             Just(Frame::Drain),
+            prop::collection::vec(any::<u8>(), 0..500).prop_map(|reports| Frame::HopReports(Bytes::from(reports))),
         ]
     }
 
@@ -477,7 +489,7 @@ mod tests {
             let mut encoded = Vec::new();
             frame.encode(&mut encoded);
             let (header, payload) = split(&encoded);
-            prop_assume!(!matches!(header.kind, Kind::Orders | Kind::Abort | Kind::Drain));
+            prop_assume!(!matches!(header.kind, Kind::Orders | Kind::HopReports | Kind::Abort | Kind::Drain));
             let longer: Bytes = payload.iter().copied().chain(tail).collect();
             prop_assert_eq!(Frame::parse(&header, longer), Err(FrameError::Payload(header.kind)));
         }
@@ -497,7 +509,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_payloads_never_panic(kind in 1u8..10, route in any::<u16>(), payload in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_payloads_never_panic(kind in 1u8..11, route in any::<u16>(), payload in prop::collection::vec(any::<u8>(), 0..300)) {
             let header = Header { kind: Kind::from_byte(kind).unwrap(), route: RouteId(route), length: payload.len() };
             let _ = Frame::parse(&header, Bytes::from(payload));
         }

@@ -80,6 +80,7 @@ fn kind_of(frame: &Frame) -> Kind {
         Frame::Ping(_) => Kind::Ping,
         Frame::Pong(_) => Kind::Pong,
         Frame::Drain => Kind::Drain,
+        Frame::HopReports(_) => Kind::HopReports,
     }
 }
 

@@ -160,7 +160,7 @@ impl Shares {
         }
     }
 
-    /// Also allows duplicates: up to this fraction of the bytes listed, or up to the smallest window of the stalled
+    /// Also allows duplicates: up to this fraction of the bytes listed, or up to the largest window of the stalled
     /// route if that is more. None are sent if it is 0.
     pub fn with_duplicates(self, fraction_max: f64) -> Self {
         Self { duplicate_fraction_max: fraction_max, ..self }

@@ -195,8 +195,18 @@ def limits_lines(limits: StageLimits | None) -> list[str]:
     parts = [f"{limit.now} of {limit.max} {_STAGES[stage][0]}" for stage, limit in stages.items() if limit is not None]
     if limits is None or not parts:
         return []
-    slowest = f"; {_STAGES[limits.slowest][1]} limits the rate now" if limits.slowest in _STAGES else ""
-    return [f"limits  {', '.join(parts)} at once{slowest}"]
+    return [f"limits  {', '.join(parts)} at once{_slowest(limits)}"]
+
+
+def _slowest(limits: StageLimits) -> str:
+    """Return the end of the line: what limits the rate, and the relay that says so if nothing else shows it."""
+    if limits.slowest not in _STAGES:
+        return ""
+    hop, what = limits.slowest_hop, _STAGES[limits.slowest][1]
+    if hop is None:
+        return f"; {what} limits the rate now"
+    by_whom = f", relay {hop.gateway} says" if hop.by_relay else ""
+    return f"; {what} from {hop.gateway} to {hop.peer} limits the rate now{by_whom}"
 
 
 def cost_lines(cost: JobCost) -> list[str]:

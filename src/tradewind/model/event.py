@@ -56,17 +56,39 @@ class StageLimit:
 
 
 @dataclass(frozen=True)
+class SlowHop:
+    """A hop that limits the rate: from `gateway` to `peer`. `by_relay`: only the statement of a relay says so."""
+
+    gateway: str
+    peer: str
+    by_relay: bool = False
+
+
+@dataclass(frozen=True)
+class HopLimit:
+    """The limit of the hop from the relay `gateway` to `peer`: connections that may send at the same time."""
+
+    gateway: str
+    peer: str
+    now: int
+    max: int
+
+
+@dataclass(frozen=True)
 class StageLimits:
     """The limits on concurrent requests, each summed over the gateways that work at that stage.
 
-    `read`: requests to the source; `network`: connections that send at the same time, None without hops; `write`:
-    requests to the destinations. `slowest` is the stage that limits the rate now.
+    `read`: requests to the source; `network`: connections that send from the sources at the same time, None without
+    hops; `write`: requests to the destinations. `slowest` is the stage that limits the rate now, and `slowest_hop` the
+    hop if that is known. `relay_hops` are those that relays report to have used lately.
     """
 
     read: StageLimit | None = None
     network: StageLimit | None = None
     write: StageLimit | None = None
     slowest: Stage | None = None
+    slowest_hop: SlowHop | None = None
+    relay_hops: tuple[HopLimit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +145,8 @@ class LimitChanged(Document):
     """A gateway changed how many requests it has in flight to a store, or to the next gateway (`peer`).
 
     `reason`: `waiting` (requests waited, so more are tried), `no_gain` (more requests did not raise the rate),
-    `slow_down` (the store asked for fewer), `errors` (most requests failed or timed out).
+    `slow_down` (the store asked for fewer), `errors` (most requests failed or timed out). `by_relay`: only the
+    statement of a relay says so.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "limit_changed")
@@ -133,6 +156,7 @@ class LimitChanged(Document):
     before: int
     now: int
     reason: LimitReason
+    by_relay: bool = False
 
 
 @dataclass(frozen=True)

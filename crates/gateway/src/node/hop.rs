@@ -14,6 +14,7 @@ mod tests;
 
 use super::clock::Clock;
 use super::dial::Dial;
+use super::hop_reports::{HopReports, RelayMeter};
 use super::load::{StageAt, StageMeter};
 use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
@@ -57,6 +58,8 @@ pub struct HopSetup {
     pub request_max: Duration,
     /// The network to connect through.
     pub network: Arc<dyn Network>,
+    /// Where reports of relays downstream go.
+    pub reports: Arc<HopReports>,
 }
 
 /// See the module's documentation.
@@ -76,6 +79,7 @@ pub struct Hop {
     /// Limits the connections that send at the same time.
     throttle: Arc<Throttle>,
     meter: Arc<StageMeter>,
+    relay_meter: Arc<RelayMeter>,
 }
 
 /// Counters of the traffic on a hop.
@@ -135,6 +139,7 @@ impl Hop {
         let throttle = Throttle::new(connections.into(), senders_min..=connections.into());
         let at = StageAt::Network { peer: setup.spec.to.clone() };
         let meter = StageMeter::new(&setup.hello.node, at, throttle.clone());
+        let relay_meter = RelayMeter::new(&setup.hello.node, &setup.spec.to, throttle.clone());
         let hop = Arc::new(Self {
             setup,
             flights: Mutex::default(),
@@ -148,6 +153,7 @@ impl Hop {
             wanted: AtomicU16::new(0),
             throttle,
             meter,
+            relay_meter,
         });
         hop.widen(connections);
         tokio::spawn(hop.clone().give_up_overdue());
@@ -210,9 +216,14 @@ impl Hop {
         self.flights().len()
     }
 
-    /// What the lead is told of this hop.
+    /// What the lead is told of this hop by a source.
     pub(super) fn meter(&self) -> &Arc<StageMeter> {
         &self.meter
+    }
+
+    /// What the lead is told of this hop by a relay.
+    pub fn relay_meter(&self) -> &Arc<RelayMeter> {
+        &self.relay_meter
     }
 
     /// Connections that may send at the same time now.

@@ -10,6 +10,7 @@
 use super::budget::MemoryBudget;
 use super::clock::{FreezeDetector, next_connection_id};
 use super::hop::{Hop, Sending, lost_downstream};
+use super::hop_reports::Awaited;
 use super::reply::{AnswerQueue, Answers, Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
@@ -418,7 +419,9 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
     let has_body = head.wire_bytes > 0;
     let request = head.request;
     let busy_ms = incoming.now_ms();
+    let waiting = hop.relay_meter().waiting(Awaited::Downstream);
     let checked_out = hop.checkout(request, reply).await;
+    drop(waiting);
     incoming.was_busy(busy_ms);
     let Some(mut sending) = checked_out else {
         // Upstream has been answered, but the body must still be read, because other requests follow it.
@@ -426,7 +429,7 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
     };
     sending.head(&head);
     let intact = if has_body {
-        match pump(&mut sending, incoming).await {
+        match pump(hop, &mut sending, incoming).await {
             Ok(Pumped::Whole) => true,
             Ok(Pumped::GivenUp) => {
                 sending.abort().await;
@@ -460,13 +463,16 @@ enum Pumped {
     LostDownstream { ended: bool },
 }
 
-async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
+async fn pump(hop: &Hop, sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
     if sending.splices() {
         incoming.reader.begin_splicing();
     }
     loop {
         // The frame is passed on as it came, so that all gateways of a route read and write as much at a time.
+        let waiting = hop.relay_meter().waiting(Awaited::Upstream);
         let arrived = incoming.next_of_body().await?;
+        drop(waiting);
+        let _waiting = hop.relay_meter().waiting(Awaited::Downstream);
         let busy_ms = incoming.now_ms();
         let (sent, last) = match arrived {
             Incoming::Piece { bytes, more, last } => (sending.piece(&bytes, more).await, last),

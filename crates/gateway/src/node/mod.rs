@@ -10,8 +10,8 @@
 //! proves it.
 //! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
 //! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`] and [`adaptive_limit`] limit
-//! the memory; [`attempts`], [`throttle`] and [`tuner`] the requests in flight, of which [`load`] tells the lead;
-//! [`lanes`] work on the objects of a bundle.
+//! the memory; [`attempts`], [`throttle`] and [`tuner`] the requests in flight, of which [`load`] and
+//! [`hop_reports`] tell the lead; [`lanes`] work on the objects of a bundle.
 //!
 //! Stations in the same process are connected through memory and run the same code without sockets.
 
@@ -26,6 +26,7 @@ pub mod dial;
 mod drops;
 mod expected;
 pub mod hop;
+pub mod hop_reports;
 pub mod inbound;
 mod lanes;
 pub mod load;

@@ -290,6 +290,13 @@ impl Peers {
         }
     }
 
+    /// Sends a frame to every peer, on one connection of each.
+    pub fn tell_each(&self, frame: &Frame) {
+        for (_, queue) in self.lock().values().filter_map(|queues| queues.first()) {
+            queue.send(Upstream::Frame(frame.clone()));
+        }
+    }
+
     /// Number of open connections of `peer`.
     pub fn count_of(&self, peer: &str) -> usize {
         self.lock().get(peer).map_or(0, Vec::len)

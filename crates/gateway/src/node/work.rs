@@ -415,6 +415,11 @@ impl Failure {
         Self::new(Fault::Lost, "mismatch", message)
     }
 
+    /// Returns whether this is a [`Failure::damaged`]. Sources and sinks say so sealed: a relay cannot.
+    pub fn is_damaged(&self) -> bool {
+        self.fault == Fault::Lost && self.kind == "mismatch"
+    }
+
     /// A failure because a source or a sink has hops and no key. The check of programs refuses such programs.
     pub fn without_seal() -> Self {
         Self::new(Fault::Permanent, "configuration", "this gateway has no key to seal and open bodies")

@@ -8,6 +8,7 @@ use crate::lead::run::{Rerouted, RouteSource};
 use crate::net::Network;
 use crate::node::dial::{Dial, DialledHop};
 use crate::node::hop::{Hop, HopSetup};
+use crate::node::hop_reports::HopReports;
 use crate::node::inbound::{Inbound, Station};
 use crate::node::sink::Sink;
 use crate::node::source::{Downstream, Source};
@@ -34,6 +35,7 @@ pub(super) struct HopMaker {
     pub(super) request_max: Duration,
     pub(super) stop: CancellationToken,
     pub(super) network: Arc<dyn Network>,
+    pub(super) reports: Arc<HopReports>,
 }
 
 impl HopMaker {
@@ -46,6 +48,7 @@ impl HopMaker {
             silence_max: self.silence_max,
             request_max: self.request_max,
             network: self.network.clone(),
+            reports: self.reports.clone(),
         };
         Hop::start(setup, self.stop.child_token())
     }
@@ -62,6 +65,11 @@ impl HopMaker {
         };
         DialledHop::start(dial, spec.connections, inbound.clone(), self.stop.child_token())
     }
+}
+
+/// Passes the reports of the program's relays on, and reports what this gateway relays.
+pub(super) fn take_reported_routes(reports: &HopReports, program: &Program, hops: &Hops) {
+    reports.take_routes(&program.node, &program.routes, |to| hops.get(to).map(|hop| hop.relay_meter().clone()));
 }
 
 /// The hops whose other ends open the connections.
@@ -150,6 +158,7 @@ impl Node {
     pub(super) fn take_routes(&self, program: &Program) -> Result<(), Refusal> {
         let hops = self.change_hops(program)?;
         self.budget.divide_among(routes_held(program));
+        take_reported_routes(&self.hop_maker.reports, program, &hops);
         let Stations { stations, leads, upstream } = stations(program, &hops, self.sink.as_ref());
         if let Some(inbound) = &self.inbound {
             inbound.upstream.write().unwrap_or_else(PoisonError::into_inner).extend(upstream);

@@ -1,7 +1,10 @@
 //! Starts the stations of a program.
 
 use super::environment::Environment;
-use super::reroute::{DialledHops, HopMaker, Hops, Stations, awaited, downstream_by_route, sources_by_route, stations};
+use super::reroute::{
+    DialledHops, HopMaker, Hops, Stations, awaited, downstream_by_route, sources_by_route, stations,
+    take_reported_routes,
+};
 use crate::control::events::EventSender;
 use crate::control::metrics::{self, MetricsSnapshot};
 use crate::control::runner::{Runner, Running};
@@ -134,6 +137,7 @@ impl<'a> Building<'a> {
             request_max: Duration::from_secs(u64::from(program.limits.request_s.max(1)) * HOP_PATIENCE),
             stop: stop.clone(),
             network: environment.network.clone(),
+            reports: Arc::default(),
         };
         let (budget, tasks) = (budget(program), TaskTracker::new());
         Ok(Self { hop_maker, budget, seal, tasks, opened: Mutex::default(), environment, stop })
@@ -149,7 +153,13 @@ impl<'a> Building<'a> {
         let sink = self.sink(program)?;
         let source = self.source(program, &hops, sink.as_ref())?;
         let peers = Peers::default();
+        let reports = self.hop_maker.reports.clone();
+        take_reported_routes(&reports, program, &hops);
         let is_reached = data_listener.is_some() || !program.dials.is_empty();
+        // The lead takes them itself.
+        if program.lead.is_none() && is_reached {
+            tokio::spawn(reports.pass_on(peers.clone(), self.stop.clone()));
+        }
         let inbound =
             is_reached.then(|| Arc::new(self.inbound(program, &hops, source.as_ref(), sink.as_ref(), peers.clone())));
         if let (Some(inbound), Some(listener)) = (&inbound, data_listener) {
@@ -260,6 +270,7 @@ impl<'a> Building<'a> {
             rerouted: changes,
             local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
             replies: mpsc::unbounded_channel(),
+            hop_reports: self.hop_maker.reports.clone(),
             source: self.open(&job.source)?,
             targets: job.targets.iter().map(|target| self.open_target(&target.store)).collect::<Result<_, _>>()?,
             events,

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tradewind_contract::Program;
 use tradewind_gateway::control::events;
@@ -83,12 +83,20 @@ async fn run(hostility: Hostility, at: usize, always: bool, compress: bool) -> E
 }
 
 /// Options of a job.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Job {
     /// Compress and deduplicate.
     compress: bool,
     /// Also use a route past the relay, for a tenth of the bytes.
     has_detour: bool,
+    /// Longest time without a route that works.
+    stall_s: u32,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self { compress: false, has_detour: false, stall_s: 3 }
+    }
 }
 
 impl Job {
@@ -120,13 +128,25 @@ impl Folders {
         Self { from, to, report, _folder: folder }
     }
 
-    /// Copies all objects over a relay that gets its port and the sink's address. Returns the outcome.
+    /// As [`Folders::ended_over`]. Returns the outcome.
     async fn copied_over<R: Future<Output = ()> + Send + 'static>(
         &self,
         name: &str,
         job: Job,
         relay: impl FnOnce(TcpListener, SocketAddr) -> R,
     ) -> String {
+        let events = self.ended_over(name, job, relay).await;
+        events.last().expect("a job says that it is done")["outcome"].to_string()
+    }
+
+    /// Copies all objects over a relay that gets its port and the sink's address. Returns the events, with the summary at
+    /// the end.
+    async fn ended_over<R: Future<Output = ()> + Send + 'static>(
+        &self,
+        name: &str,
+        job: Job,
+        relay: impl FnOnce(TcpListener, SocketAddr) -> R,
+    ) -> Vec<Value> {
         let url = |path: &Path| json!({ "url": format!("file://{}", path.display()) });
         let ((sink_port, sink_address), (relay_port, relay_address)) = (bound().await, bound().await);
         let relaying = tokio::spawn(relay(relay_port, sink_address.parse().unwrap()));
@@ -142,7 +162,7 @@ impl Folders {
                 "routes": job.routes(), "hops": hops, "source": url(&self.from),
                 "lead": {
                     "source": url(&self.from), "selection": { "kind": "prefix", "prefix": "" },
-                    "targets": [{ "store": url(&self.to), "key": "" }], "chunk_bytes": 64 << 10, "stall_s": 3,
+                    "targets": [{ "store": url(&self.to), "key": "" }], "chunk_bytes": 64 << 10, "stall_s": job.stall_s,
                     "compress": job.compress, "deduplicate": job.compress, "report_file": self.report,
                 },
             }),
@@ -153,22 +173,25 @@ impl Folders {
         let (teller, log) = events::channel();
         let mut story = log.subscribe();
         let home = NodeRunner::default().start(home, Security::Plain, None, teller).await.expect("a lead");
-        let outcome = tokio::time::timeout(HANG, async {
+        let events = tokio::time::timeout(HANG, async {
+            let mut events = Vec::new();
             loop {
                 let lines = story.next().await.expect("a job says that it is done");
                 for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                     let event: Value = serde_json::from_slice(line).unwrap();
-                    if event["event"] == "done" {
-                        return event["outcome"].to_string();
+                    let is_last = event["event"] == "done";
+                    events.push(event);
+                    if is_last {
+                        return events;
                     }
                 }
             }
         });
-        let outcome = outcome.await.unwrap_or_else(|_| panic!("{name}: the job hangs"));
+        let events = events.await.unwrap_or_else(|_| panic!("{name}: the job hangs"));
         home.drain().await;
         sink.drain().await;
         relaying.abort();
-        outcome
+        events
     }
 
     fn called_good_and_wrong(&self) -> Vec<String> {
@@ -326,6 +349,27 @@ async fn a_relay_that_damages_everything_fails_its_route_and_not_the_objects() {
         let outcome = folders.copied_over(&name, Job { has_detour: true, ..Job::default() }, relay).await;
         assert!(mischief.done() > 0, "{name}");
         assert_eq!(outcome, "\"done\"", "{name}: {:?}", folders.verdicts());
+        assert!(folders.called_good_and_wrong().is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_damages_everything_on_the_only_route_is_named_and_ends_the_job_soon() {
+    for edit in [Edit::Body(Change::FlipInside), Edit::ForgeWords(vec![0; 64])] {
+        let name = format!("always {edit:?}");
+        let folders = Folders::with(&contents());
+        let mischief = Mischief::new(Hostility::Edit(edit), 0, true);
+        let relay = |port, sink| relay::relay(port, sink, mischief.clone());
+        let began = Instant::now();
+        let events = folders.ended_over(&name, Job { stall_s: 600, ..Job::default() }, relay).await;
+        assert!(began.elapsed() < Duration::from_secs(60), "{name}: {:?}", began.elapsed());
+        let summary = events.last().unwrap();
+        let damaged = "everything that came over relay relay was damaged";
+        assert_eq!(summary["outcome"], "mismatch", "{name}");
+        assert_eq!(summary["message"], format!("{damaged} for 10 s"), "{name}");
+        let notices: Vec<&str> = events.iter().filter_map(|event| event["message"].as_str()).collect();
+        let first = format!("route home → relay → sink is down: {damaged}");
+        assert!(notices.contains(&first.as_str()), "{name}: {notices:?}");
         assert!(folders.called_good_and_wrong().is_empty(), "{name}");
     }
 }

@@ -283,6 +283,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         sources: HashMap::from([(RouteId(0), RouteSource::Memory(source))]),
         local: true,
         replies: mpsc::unbounded_channel(),
+        hop_reports: Arc::default(),
         source: store,
         targets: vec![target],
         events,

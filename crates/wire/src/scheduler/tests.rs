@@ -5,6 +5,7 @@ mod money;
 mod objects;
 mod replies;
 mod routes;
+mod stalls;
 mod whatever;
 
 use super::*;

@@ -45,7 +45,7 @@ impl Shares {
         avoid: &[RouteId],
         now_ms: u64,
     ) -> Option<RouteId> {
-        let least_bytes = self.route(stalled).map_or(0, |route| route.plan.window_bytes_min);
+        let least_bytes = self.route(stalled).map_or(0, |route| route.plan.window_bytes);
         let by_volume = (self.duplicate_fraction_max * self.listed_bytes as f64) as u64;
         let may_send = self.duplicate_fraction_max > 0.0
             && self.duplicate_bytes.saturating_add(bytes) <= by_volume.max(least_bytes);

@@ -6,6 +6,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
+use crate::node::hop_reports::HopReport;
 use crate::node::load::{Answer, StageAt, StageLoad};
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
 use tokio::time::Instant;
@@ -45,14 +46,12 @@ impl Dispatcher {
                         self.limits.answered(Some(Stage::Read));
                     }
                 }
-                if matches!(fault, Fault::Lost | Fault::RouteDown)
-                    && let Some(route) = self.scheduler.route_of(request)
-                {
-                    self.down.lost(route, &message);
-                }
                 Failure::new(fault, &kind, message)
             }
         };
+        if let Some(route) = self.scheduler.route_of(request) {
+            self.down.failed(route, &failure, self.clock.now_ms());
+        }
         if let Some(stage) = failing_stage(&failure) {
             self.limits.answered(Some(stage));
         }
@@ -119,6 +118,13 @@ impl Dispatcher {
         }
     }
 
+    /// Keeps what relays report about their hops.
+    pub(super) fn heard_of_hops(&mut self, reports: Vec<HopReport>) {
+        for change in reports.into_iter().flat_map(|report| self.limits.heard_from_relay(report, Instant::now())) {
+            self.context.events.send(Event::LimitChanged(change));
+        }
+    }
+
     async fn sink_answer(
         &mut self,
         request: RequestId,
@@ -129,6 +135,9 @@ impl Dispatcher {
     ) -> Result<(), SurveyError> {
         let SinkAnswer { reply, saved_bytes, deduplicated_bytes, .. } = answer;
         self.limits.answered(failing_bundle(&reply));
+        if let Some(route) = self.scheduler.route_of(request) {
+            self.down.intact(route);
+        }
         match (work, reply) {
             (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
                 if !self.scheduler.awaits(request, object) => {}

@@ -100,7 +100,7 @@ impl Dispatcher {
             next_object: 1,
             orders: OrderQueue::new(sources, replies),
             spending: None,
-            down: DownRoutes::default(),
+            down: DownRoutes::of(routes),
             stalled: HashSet::new(),
             silent_ticks: 0,
             unreachable: None,
@@ -257,7 +257,7 @@ impl Dispatcher {
         let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
         self.orders.know(change.sources);
         self.scheduler.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
-        self.down.keep(&plans);
+        self.down.keep(&change.routes);
     }
 
     /// Reports routes that stay down.
@@ -268,9 +268,10 @@ impl Dispatcher {
         }
         for route in self.down.take_unreported(self.clock.now_ms()) {
             let name = recorder.tally.route_name(route);
-            self.context.notice(match &self.unreachable {
-                Some(why) => format!("route {name} cannot be used: {why}; retrying"),
-                None => format!("route {name} is down"),
+            self.context.notice(match (&self.unreachable, self.down.damage(route)) {
+                (Some(why), _) => format!("route {name} cannot be used: {why}; retrying"),
+                (None, Some(why)) => format!("route {name} is down: {why}"),
+                (None, None) => format!("route {name} is down"),
             });
         }
     }

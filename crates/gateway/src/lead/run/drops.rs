@@ -253,6 +253,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         sources: HashMap::from([(RouteId(0), RouteSource::Memory(source))]),
         local: true,
         replies: mpsc::unbounded_channel(),
+        hop_reports: Arc::default(),
         source: from,
         targets: vec![to],
         events: events::channel().0,

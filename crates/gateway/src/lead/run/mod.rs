@@ -55,6 +55,7 @@ use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{Found, SurveyEnd, SurveyError, UNREACHABLE_HINT, WorkItem, unreachable};
+use crate::node::hop_reports::HopReports;
 use crate::retry::RetryPolicy;
 use causes::{Cause, FailureSite};
 use context::Context;
@@ -89,6 +90,8 @@ const STATUS_TICKS: u64 = 4;
 const OUT_OF_BYTES_HINT: &str = "run `tradewind sync` with a higher --max-bytes to copy only what is missing";
 /// Maximum number of findings that are taken before the next orders are made.
 const FINDINGS_AT_ONCE_MAX: usize = 256;
+/// Advice where all routes damage everything.
+const DAMAGED_HINT: &str = "nothing damaged was written: replace that machine or leave it out, then resume the job";
 /// Why a job under a cost ceiling ends.
 const ONLY_DEARER: &str = "the remaining routes cost more than the cost ceiling allows";
 
@@ -106,6 +109,8 @@ pub struct LeadSetup {
     pub local: bool,
     /// The channel of the replies.
     pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
+    /// What relays report about their hops.
+    pub hop_reports: Arc<HopReports>,
     /// The store to read.
     pub source: Arc<dyn Store>,
     /// The stores to write.
@@ -128,6 +133,7 @@ struct Run {
     finisher: Finisher,
     recorder: Recorder,
     rerouted: watch::Receiver<Option<Rerouted>>,
+    hop_reports: Arc<HopReports>,
     /// Why the job stops before its end.
     stopping: Option<Stopping>,
 }
@@ -238,7 +244,8 @@ impl Run {
         report: Option<Report>,
         unfinished: Vec<UnfinishedUpload>,
     ) -> (Self, mpsc::UnboundedReceiver<Reply>) {
-        let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, rerouted, .. } = setup;
+        let (rerouted, hop_reports) = (setup.rerouted, setup.hop_reports);
+        let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, .. } = setup;
         let policy = RetryPolicy::of_job(&limits, &job);
         let tells_names_apart = targets.iter().map(|_| AtomicBool::new(false)).collect();
         let request_s = limits.request_s;
@@ -250,6 +257,7 @@ impl Run {
             finisher: Finisher::new(context.clone(), dir),
             recorder: Recorder::new(context.clone(), journal, report, Tally::new(&context.job, &routes)),
             rerouted,
+            hop_reports,
             stopping: None,
             context: context.clone(),
         };
@@ -546,7 +554,14 @@ impl Run {
     fn tick(&mut self, state: Option<&StateDir>) {
         self.dispatcher.report_down(&self.recorder);
         self.dispatcher.report_silence();
+        self.dispatcher.heard_of_hops(self.hop_reports.take());
         self.close_failing_targets();
+        let now_ms = self.dispatcher.clock.now_ms();
+        if let Some(why) = self.dispatcher.down.damaged_everywhere(now_ms, self.context.patience())
+            && self.stopping.is_none()
+        {
+            self.stop(Outcome::Mismatch, Some(why), Some(DAMAGED_HINT));
+        }
         self.dispatcher.give_up_overdue();
         self.dispatcher.sync_spending_behind();
         let progress = self.dispatcher.progress(&mut self.recorder);

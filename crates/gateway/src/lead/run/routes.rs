@@ -1,11 +1,12 @@
 //! Keeps the routes: those of the plan, the changes of later plans, and which routes are down.
 
 use super::order_queue::RouteSource;
+use crate::node::work::Failure;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use tradewind_contract::RouteSpec;
-use tradewind_wire::RouteId;
 use tradewind_wire::shares::RoutePlan;
+use tradewind_wire::{Fault, RouteId};
 
 /// Bytes that may always be in flight on one route, in chunks. The route's recent throughput limits the bytes beyond
 /// these, so that a link that slows down soon holds only seconds of work.
@@ -36,6 +37,12 @@ pub struct Rerouted {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
+/// A job ends if all its routes have damaged everything for this long. A connection that damages a few bodies, and a
+/// machine that is replaced, take less.
+const DAMAGED: Duration = Duration::from_secs(10);
+/// Requests that a route must have damaged in a row by then. While it rests, it gets one at a time.
+const DAMAGED_REQUESTS_MIN: u32 = 4;
+
 /// Maximum number of reasons in the message of a job that ends because no route works.
 const REASONS_MAX: usize = 3;
 
@@ -46,16 +53,63 @@ pub(super) struct DownRoutes {
     since: HashMap<RouteId, (u64, bool)>,
     /// Why the latest lost request of each route was lost.
     reasons: HashMap<RouteId, String>,
+    /// Routes on which messages were damaged since the last that was not.
+    damage: HashMap<RouteId, Damage>,
+    /// The way over each route, for messages about it.
+    ways: HashMap<RouteId, String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Damage {
+    since_ms: u64,
+    requests: u32,
 }
 
 impl DownRoutes {
+    /// Begins with the routes of a plan.
+    pub(super) fn of(routes: &[RouteSpec]) -> Self {
+        Self { ways: routes.iter().map(way).collect(), ..Self::default() }
+    }
+
     pub(super) fn went_down(&mut self, route: RouteId, now_ms: u64) {
         self.since.insert(route, (now_ms, false));
     }
 
-    /// Notes why a request was lost on its route.
-    pub(super) fn lost(&mut self, route: RouteId, why: &str) {
-        self.reasons.insert(route, why.to_owned());
+    /// Notes why a request failed that was sent over this route.
+    pub(super) fn failed(&mut self, route: RouteId, failure: &Failure, now_ms: u64) {
+        if failure.is_damaged() {
+            let damage = self.damage.entry(route).or_insert(Damage { since_ms: now_ms, requests: 0 });
+            damage.requests += 1;
+            let way = self.ways.get(&route).map_or("a route", String::as_str);
+            self.reasons.insert(route, format!("everything that came {way} was damaged"));
+        } else if matches!(failure.fault, Fault::Lost | Fault::RouteDown) {
+            self.reasons.insert(route, failure.message.clone());
+        } else {
+            self.intact(route);
+        }
+    }
+
+    /// Notes an answer that has passed the route in both directions undamaged.
+    pub(super) fn intact(&mut self, route: RouteId) {
+        self.damage.remove(&route);
+    }
+
+    /// Returns why the job, which may stall for `stall`, must end because every route damages everything.
+    pub(super) fn damaged_everywhere(&self, now_ms: u64, stall: Duration) -> Option<String> {
+        let patience = DAMAGED.min(stall);
+        let is_damaged = |route: &RouteId| {
+            self.damage.get(route).is_some_and(|damage| {
+                damage.requests >= DAMAGED_REQUESTS_MIN
+                    && now_ms.saturating_sub(damage.since_ms) >= patience.as_millis() as u64
+            })
+        };
+        let all = !self.ways.is_empty() && self.ways.keys().all(is_damaged);
+        all.then(|| format!("{} for {} s", self.reasons(), patience.as_secs()))
+    }
+
+    /// Returns why everything on a route is damaged, if it is.
+    pub(super) fn damage(&self, route: RouteId) -> Option<&str> {
+        self.damage.get(&route).and_then(|_| self.reasons.get(&route)).map(String::as_str)
     }
 
     /// Returns why the routes that are down are down: each reason once, and only some of many.
@@ -68,14 +122,16 @@ impl DownRoutes {
     /// Removes a route that is up again. Returns whether it had been reported as down.
     pub(super) fn is_up(&mut self, route: RouteId) -> bool {
         self.reasons.remove(&route);
+        self.intact(route);
         matches!(self.since.remove(&route), Some((_, true)))
     }
 
-    /// Removes routes that get no more work.
-    pub(super) fn keep(&mut self, plans: &[RoutePlan]) {
-        let is_planned = |route: &RouteId| plans.iter().any(|plan| plan.id == *route);
-        self.since.retain(|route, _| is_planned(route));
-        self.reasons.retain(|route, _| is_planned(route));
+    /// Switches to the routes of another plan: the others get no more work.
+    pub(super) fn keep(&mut self, routes: &[RouteSpec]) {
+        self.ways = routes.iter().map(way).collect();
+        self.since.retain(|route, _| self.ways.contains_key(route));
+        self.reasons.retain(|route, _| self.ways.contains_key(route));
+        self.damage.retain(|route, _| self.ways.contains_key(route));
     }
 
     /// Returns the routes that stay down and must be reported now. A route that loses one of several connections, or
@@ -90,6 +146,19 @@ impl DownRoutes {
     }
 }
 
+/// The way over a route from its source to its sink, in words. The first two stations are lead and source.
+fn way(route: &RouteSpec) -> (RouteId, String) {
+    let words = match route.nodes.get(1..) {
+        Some([source, relays @ .., sink]) => match relays {
+            [] => format!("from {source} to {sink}"),
+            [relay] => format!("over relay {relay}"),
+            _ => format!("over relays {}", relays.join(", ")),
+        },
+        _ => "over a route".to_owned(),
+    };
+    (RouteId(route.id), words)
+}
+
 pub(super) fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
     RoutePlan {
         id: RouteId(route.id),
@@ -99,5 +168,72 @@ pub(super) fn route_plan(route: &RouteSpec, chunk_bytes: u64) -> RoutePlan {
         window_bytes_start: WINDOW_CHUNKS_START * chunk_bytes,
         window_bytes: (WINDOW_CHUNKS_MAX * chunk_bytes).max(WINDOW_BYTES),
         window_requests: WINDOW_REQUESTS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(all: &[&[&str]]) -> Vec<RouteSpec> {
+        let route = |(id, nodes): (u16, &&[&str])| RouteSpec {
+            id,
+            nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+            share: 1.0,
+            usd_per_gb: 0.0,
+        };
+        (0..).zip(all).map(route).collect()
+    }
+
+    fn damage_all(down: &mut DownRoutes, route: RouteId, from_ms: u64, until_ms: u64) {
+        for now_ms in (from_ms..=until_ms).step_by(1_000) {
+            down.failed(route, &Failure::damaged("a chunk was damaged"), now_ms);
+        }
+        down.went_down(route, from_ms);
+    }
+
+    const STALL: Duration = Duration::from_secs(60);
+    const ONE: RouteId = RouteId(0);
+    const OTHER: RouteId = RouteId(1);
+
+    #[test]
+    fn a_job_ends_when_its_only_route_has_damaged_everything_for_ten_seconds() {
+        let mut down = DownRoutes::of(&routes(&[&["home", "home", "relay-1", "sink"]]));
+        damage_all(&mut down, ONE, 1_000, 10_000);
+        assert_eq!(down.damaged_everywhere(10_999, STALL), None);
+        let why = "everything that came over relay relay-1 was damaged for 10 s";
+        assert_eq!(down.damaged_everywhere(11_000, STALL).as_deref(), Some(why));
+        down.failed(ONE, &Failure::new(Fault::Lost, "unavailable", "lost the connection"), 10_500);
+        assert!(down.damaged_everywhere(11_000, STALL).is_some(), "other losses prove nothing");
+        assert_eq!(down.damaged_everywhere(4_000, STALL), None);
+        assert!(down.damaged_everywhere(4_000, Duration::from_secs(3)).is_some());
+        down.intact(ONE);
+        assert_eq!(down.damaged_everywhere(30_000, STALL), None);
+        damage_all(&mut down, ONE, 30_000, 32_000);
+        assert_eq!(down.damaged_everywhere(60_000, STALL), None, "three requests are few");
+    }
+
+    #[test]
+    fn a_job_continues_while_one_route_does_not_damage_everything() {
+        let mut down = DownRoutes::of(&routes(&[&["lead", "source", "r1", "r2", "sink"], &["lead", "source", "sink"]]));
+        damage_all(&mut down, ONE, 0, 20_000);
+        assert_eq!(down.damaged_everywhere(20_000, STALL), None);
+        damage_all(&mut down, OTHER, 0, 20_000);
+        let why = "everything that came from source to sink was damaged; \
+            everything that came over relays r1, r2 was damaged for 10 s";
+        assert_eq!(down.damaged_everywhere(20_000, STALL).as_deref(), Some(why));
+        down.failed(OTHER, &Failure::new(Fault::Refused, "forbidden", "no"), 20_000);
+        assert_eq!(down.damaged_everywhere(20_000, STALL), None, "the sink has read that request");
+    }
+
+    #[test]
+    fn only_the_reason_of_the_latest_loss_is_named() {
+        let mut down = DownRoutes::of(&routes(&[&["home", "home", "relay-1", "sink"]]));
+        down.failed(ONE, &Failure::new(Fault::RouteDown, "unavailable", "relay-1 cannot be reached"), 0);
+        damage_all(&mut down, ONE, 1_000, 2_000);
+        assert_eq!(down.reasons(), "everything that came over relay relay-1 was damaged");
+        assert_eq!(down.damage(ONE), Some("everything that came over relay relay-1 was damaged"));
+        down.is_up(ONE);
+        assert_eq!((down.damage(ONE), down.reasons().as_str()), (None, ""));
     }
 }

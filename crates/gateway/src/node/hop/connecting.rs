@@ -136,6 +136,11 @@ impl Hop {
             }
             match incoming {
                 Incoming::Frame(Frame::Replies(replies)) => self.answer(replies),
+                Incoming::Frame(Frame::HopReports(reports)) => {
+                    if !self.setup.reports.heard(self.peer(), &reports) {
+                        return ConnectionError::Peer("reports about hops do not parse".to_owned());
+                    }
+                }
                 Incoming::Frame(Frame::Drain) => retired.store(true, Ordering::Relaxed),
                 Incoming::Frame(Frame::Ping(_) | Frame::Pong(_)) => {}
                 _ => return ConnectionError::Peer("an unexpected frame came upstream".to_owned()),

@@ -40,6 +40,7 @@ fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
             silence_max,
             request_max: REQUEST_MAX,
             network: Arc::new(Tcp),
+            reports: Arc::default(),
         },
         stop.clone(),
     )
@@ -56,6 +57,7 @@ fn hop_over(connection: Connection, stop: &CancellationToken) -> Arc<Hop> {
             silence_max: Duration::from_secs(10),
             request_max: REQUEST_MAX,
             network: Arc::new(Tcp),
+            reports: Arc::default(),
         },
         stop.clone(),
     );
@@ -297,6 +299,7 @@ fn piped_hop(stop: &CancellationToken) -> Arc<Hop> {
         silence_max,
         request_max: REQUEST_MAX,
         network,
+        reports: Arc::default(),
     };
     Hop::start(setup, stop.clone())
 }
@@ -373,6 +376,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
             silence_max,
             request_max: REQUEST_MAX,
             network,
+            reports: Arc::default(),
         };
         let hop = Hop::start(setup, stop.clone());
         // Accepts requests and never answers.
@@ -428,7 +432,15 @@ fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop>
     let spec = HopSpec { to: "downstream".to_owned(), address: Some("127.0.0.1:1".to_owned()), connections: 1 };
     let silence_max = Duration::from_secs(10);
     let request_max = Duration::from_secs(600);
-    let setup = HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, request_max, network };
+    let setup = HopSetup {
+        spec,
+        security: Security::Plain,
+        hello: hello("here"),
+        silence_max,
+        request_max,
+        network,
+        reports: Arc::default(),
+    };
     Hop::start(setup, stop.clone())
 }
 

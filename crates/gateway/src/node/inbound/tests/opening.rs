@@ -16,6 +16,7 @@ async fn above_without_dialling(stop: &CancellationToken) -> (Arc<Hop>, std::net
         silence_max: Duration::from_secs(2),
         request_max: HANG,
         network: Arc::new(Tcp),
+        reports: Arc::default(),
     };
     let hop = Hop::start(setup, stop.clone());
     let ends = Ends::new();

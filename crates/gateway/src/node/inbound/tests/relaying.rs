@@ -18,6 +18,7 @@ fn hop(address: std::net::SocketAddr, to: &str, stop: &CancellationToken) -> Arc
         silence_max: HANG,
         request_max: HANG,
         network: Arc::new(Tcp),
+        reports: Arc::default(),
     };
     Hop::start(setup, stop.clone())
 }

@@ -46,8 +46,15 @@ fn a_relay_gives_up_a_body_that_drips() {
         let spec = HopSpec { to: "below".to_owned(), address: Some("127.0.0.1:1".to_owned()), connections: 1 };
         // So long that only missing progress can end the request.
         let (silence_max, request_max) = (1_000 * HANG, 1_000 * HANG);
-        let setup =
-            HopSetup { spec, security: Security::Plain, hello: hello("here"), silence_max, request_max, network };
+        let setup = HopSetup {
+            spec,
+            security: Security::Plain,
+            hello: hello("here"),
+            silence_max,
+            request_max,
+            network,
+            reports: Arc::default(),
+        };
         let hop = Hop::start(setup, stop.clone());
         let below = tokio::spawn(async move {
             let link = port.accept().await.unwrap();
