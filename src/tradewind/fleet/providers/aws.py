@@ -14,7 +14,6 @@ it after `hours_max`, whatever happens inside (docs/decisions/0061-instances-tha
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,10 +21,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
+from tradewind.fleet.aws.access import LOOK_S, AwsAccess
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
+from tradewind.fleet.aws.market import IMAGE_PARAMETER, Market, instances, region_name
 from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
@@ -33,7 +34,6 @@ from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.provider import (
     FLEET_TAG,
-    Billing,
     CallRefused,
     Ended,
     Home,
@@ -47,8 +47,7 @@ from tradewind.fleet.provider import (
     Refusal,
 )
 from tradewind.model.aws import AwsSettings
-from tradewind.model.machine import MachineOffer
-from tradewind.model.records import dataclass, replace
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.fleet.providers import Settings
@@ -57,22 +56,10 @@ __all__ = ["AwsProvider", "connect"]
 
 #: Time that a launch waits for the addresses of new machines, which the firewall needs. `machines` tries again.
 ADDRESS_S, LOOK_AGAIN_S = 15.0, 0.5
-#: Interval between two looks at a machine that is asked often whether it has ended.
-LOOK_S = 2.0
-#: Time for which facts about a region are used again: its zones, quotas and image.
-FACTS_S = 600.0
-#: Public parameter with the newest image, by processor (AL2023 User Guide).
-IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{processor}"
-#: Quotas of vCPUs of standard instances (Service Quotas): on demand, spot.
-VCPU_QUOTA, SPOT_VCPU_QUOTA = "L-1216C47A", "L-34B43A08"
-#: Types that count towards these quotas: of the families A, C, D, H, I, M, R, T and Z. Others have quotas of their own.
-STANDARD = re.compile(r"(?:[acdhimrtz]|im|is)\d")
 #: A list may not show an instance for this time after its launch. It is far above `settles_s`.
 FRESH_S = 60.0
 LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
 VOLUME, GROUP = "vol-", "sg-"
-#: Code of EC2 for the latest console of an instance that has none but the kept one.
-NO_LATEST = "UnsupportedOperation"
 
 
 class AwsProvider:
@@ -82,9 +69,9 @@ class AwsProvider:
     settles_s = 5.0
 
     def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
-        self._settings, self._programs, self._prices = settings, tuple(programs), prices
+        self._settings, self._programs = settings, tuple(programs)
         self._api = AwsApi(settings)
-        self._facts: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._market = Market(settings, self._api, prices)
         #: Orders that failed, by key: the next request for it needs another client token.
         self._failures: dict[str, int] = {}
         #: Regions in which this object may have launched machines, by fleet.
@@ -122,99 +109,34 @@ class AwsProvider:
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the machine types of the catalog in these regions, with the zones that the account may use there."""
         wanted = [region for region in sorted(set(regions)) if self._serves(region)]
-        return tuple(offer for of in each_of(wanted, self._offers_in) for offer in of)
-
-    def _offers_in(self, region: str) -> list[Offer]:
-        zones = self._zones(_name(region))
-        found = [
-            Offer(
-                region,
-                offer.machine.name,
-                offer.spot,
-                offer.usd_per_s,
-                str(offer.origin),
-                Billing(least_s=offer.machine.billed_s_min, begins="running"),
-                offer.machine.egress_gbps,
-                offer.machine.ingress_gbps,
-                offer.machine.boot_s,
-                zones,
-            )
-            for offer in self._prices.offers(region)
-        ]
-        return sorted(found, key=lambda offer: offer.usd_per_s)
-
-    def _zones(self, region: str) -> tuple[str, ...]:
-        def read() -> tuple[str, ...]:
-            found = self._api.ec2(region, "describe_availability_zones").get("AvailabilityZones", ())
-            # Local and Wavelength Zones have other networks and prices.
-            usual = (zone for zone in found if zone.get("ZoneType", "availability-zone") == "availability-zone")
-            return tuple(sorted(zone["ZoneName"] for zone in usual if zone.get("State", "available") == "available"))
-
-        zones: tuple[str, ...] = self._fact(region, "zones", read)
-        return zones
+        return tuple(offer for of in each_of(wanted, self._market.offers) for offer in of)
 
     def quota(self, region: str) -> Quota | None:
         """Return how many machines of the cheapest type the quota of a region allows; None if it cannot be read."""
-        if not self._serves(region):
-            return None
-        name, default = _name(region), self._default()
-        code = SPOT_VCPU_QUOTA if default.spot else VCPU_QUOTA
-        try:
-            answer = self._api.call("service-quotas", name, "get_service_quota", ServiceCode="ec2", QuotaCode=code)
-        except CallRefused as error:
-            if error.refusal.kind in ("permission", "bad request"):
-                return None
-            raise
-        running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-        used = sum(
-            _vcpus(instance, self._prices.packaged)
-            for instance in self._instances(name, running)
-            if (instance.get("InstanceLifecycle") == "spot") == default.spot
-            and STANDARD.match(str(instance.get("InstanceType")))
-        )
-        vcpus = default.machine.vcpus
-        left = max(0, int(answer["Quota"]["Value"]) - used) // vcpus
-        count = -(-used // vcpus)
-        return Quota(count + left, count)
-
-    def _default(self) -> MachineOffer:
-        """Return the offer that an order without a type gets."""
-        offers = [offer for offer in self._prices.packaged if offer.spot == self._settings.spot]
-        return min(offers, key=lambda offer: offer.usd_per_hour)
+        return self._market.quota(region) if self._serves(region) else None
 
     def _serves(self, region: str) -> bool:
         provider, _, name = region.partition(":")
         return provider == self.kind and (not self._settings.regions or name in self._settings.regions)
-
-    def _fact(self, region: str, what: str, read: Any) -> Any:
-        found_s, fact = self._facts.get((region, what), (-FACTS_S, None))
-        if time.monotonic() - found_s >= FACTS_S:
-            fact = read()
-            self._facts[region, what] = time.monotonic(), fact
-        return fact
 
     def _regions(self, fleet_id: str | None = None) -> tuple[str, ...]:
         """Return the regions in which machines may be: of a fleet that this object launched, else all."""
         used = self._used.get(fleet_id or "")
         if used is not None:
             return tuple(sorted(used))
-        return self._settings.regions or tuple(self._fact("", "regions", self._api.regions))
-
-    def _instances(self, region: str, filters: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        for reservation in self._api.pages(region, "describe_instances", "Reservations", Filters=list(filters)):
-            yield from reservation.get("Instances", ())
+        return self._settings.regions or tuple(self._market.fact("", "regions", self._api.regions))
 
     def permissions(self) -> tuple[PermissionAnswer, ...]:
         """Return which permissions of the smallest policy this login has, by dry runs. Raises CallRefused."""
-        default, parameter = self._default(), IMAGE_PARAMETER.format(processor="x86_64")
-        code = SPOT_VCPU_QUOTA if default.spot else VCPU_QUOTA
+        default, parameter = self._market.default, IMAGE_PARAMETER.format(processor="x86_64")
+        code = self._market.quota_code
         return tuple(permission_answers(self._settings, self._api, default.machine.name, code, parameter))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start instances concurrently. One that was ordered before with the same key is returned instead."""
         refused = {order.key: words for order in orders if (words := self._impossible(order)) is not None}
         possible = [order for order in orders if order.key not in refused]
-        regions = sorted({_name(order.region) for order in possible})
+        regions = sorted({region_name(order.region) for order in possible})
         listed = dict(
             zip(regions, each_of(regions, lambda region: self._listed_in(region, [OURS, LIVING])), strict=True)
         )
@@ -222,7 +144,7 @@ class AwsProvider:
         known = {order.key: self._known(order, living) for order in possible}
         fresh = [order for order in possible if known[order.key] is None]
         for order in possible:
-            self._used.setdefault(order.fleet_id, set()).add(_name(order.region))
+            self._used.setdefault(order.fleet_id, set()).add(region_name(order.region))
         started = dict(zip([order.key for order in fresh], each_of(fresh, self._started), strict=True))
         results = []
         for order in orders:
@@ -250,7 +172,7 @@ class AwsProvider:
         outcomes: dict[tuple[str, str], set[str]] = {}
         for of in results:
             outcome = "launched" if of.refusal is None else of.refusal.kind
-            outcomes.setdefault((of.order.fleet_id, _name(of.order.region)), set()).add(outcome)
+            outcomes.setdefault((of.order.fleet_id, region_name(of.order.region)), set()).add(outcome)
         for key, found in outcomes.items():
             if key in self._groups and not found & {"launched", "throttled", "transient"}:
                 self._drop_group(*key, timeout_s=0.0)
@@ -263,7 +185,7 @@ class AwsProvider:
             return "machines cannot download the gateway program: program_url of [fleet] is not set"
         if order.join is None:
             return "a machine of a cloud needs an identity: plain hops are not possible there"
-        own_group = self._settings.network(_name(order.region)).security_group is None
+        own_group = self._settings.network(region_name(order.region)).security_group is None
         if is_public(order, self._settings) and own_group and self._settings.home_cidr is None:
             return "the public address of this machine is unknown: set home_cidr in [fleet]"
         if is_public(order, self._settings) and ":" in (self._settings.home_cidr or ""):
@@ -279,7 +201,7 @@ class AwsProvider:
             refusal = error.refusal
             if refusal.reason.startswith(NO_GROUP):
                 # Lists showed it after its deletion. The next attempt looks again.
-                self._groups.pop((order.fleet_id, _name(order.region)), None)
+                self._groups.pop((order.fleet_id, region_name(order.region)), None)
             if refusal.kind not in ("transient", "throttled"):
                 self._failures[order.key] = self._failures.get(order.key, 0) + 1
             return LaunchResult(order, refusal=replace(refusal, reason=f"{order.region}: {refusal.reason}"))
@@ -287,15 +209,15 @@ class AwsProvider:
             return LaunchResult(order, refusal=Refusal("bad request", str(error)))
 
     def _start(self, order: LaunchOrder) -> Machine:
-        region = _name(order.region)
+        region = region_name(order.region)
         network = self._settings.network(region)
         request = run_request(
             order,
             self._settings,
-            machine_type=order.type or self._default().machine.name,
-            image=network.image or self._image(region),
+            machine_type=order.type or self._market.default.machine.name,
+            image=network.image or self._market.image(region),
             group=network.security_group or self._group(order, region).make(),
-            subnet=self._subnet(region, order.zone),
+            subnet=self._market.subnet(region, order.zone),
             script=instance_script(order, self._settings, self._programs),
             attempt=self._failures.get(order.key, 0),
         )
@@ -325,32 +247,6 @@ class AwsProvider:
             with suppress(CallRefused):  # `leftovers` reports it.
                 self._api.ec2(region, "terminate_instances", InstanceIds=[name])
             raise
-
-    def _image(self, region: str) -> str:
-        def read() -> str:
-            name = IMAGE_PARAMETER.format(processor="x86_64")
-            answer = self._api.call("ssm", region, "get_parameter", Name=name)
-            return str(answer["Parameter"]["Value"])
-
-        image: str = self._fact(region, "image", read)
-        return image
-
-    def _subnet(self, region: str, zone: str | None) -> str | None:
-        """Return a subnet of the settings, in a zone if one is ordered; None if the settings have none."""
-        subnets = self._settings.network(region).subnets
-        if not subnets:
-            return None
-
-        def read() -> dict[str, str]:
-            found = self._api.ec2(region, "describe_subnets", SubnetIds=list(subnets)).get("Subnets", ())
-            return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in found}
-
-        if zone is None:
-            return subnets[0]
-        by_zone: dict[str, str] = self._fact(region, "subnets", read)
-        if zone not in by_zone:
-            raise CallRefused(Refusal("capacity", f"[aws.networks.{region}] has no subnet in {zone}"))
-        return by_zone[zone]
 
     def _group(self, order: LaunchOrder, region: str) -> FleetGroup:
         with self._admitting:
@@ -428,7 +324,7 @@ class AwsProvider:
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
-        machines = (machine_of(region, instance, self._settings) for instance in self._instances(region, filters))
+        machines = (machine_of(region, instance, self._settings) for instance in instances(self._api, region, filters))
         return [machine for machine in machines if FLEET_TAG in machine.tags]
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
@@ -553,21 +449,7 @@ class AwsProvider:
 
     def host(self, machine: Machine) -> AwsAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
-        return AwsAccess(self, machine)
-
-    def console(self, machine: Machine, bytes_max: int) -> str:
-        """Return the end of a machine's console. Raises CallRefused."""
-        region, _, name = machine.id.partition("/")
-        try:
-            answer = self._api.ec2(region, "get_console_output", InstanceId=name, Latest=True)
-        except CallRefused as error:
-            if not error.refusal.reason.startswith(NO_LATEST):
-                raise
-            answer = {}
-        if not answer.get("Output"):
-            # Only Nitro instances show the latest. Others, and terminated ones, show what EC2 has kept.
-            answer = self._api.ec2(region, "get_console_output", InstanceId=name)
-        return str(answer.get("Output", ""))[-bytes_max:]
+        return AwsAccess(machine, self._api, self.look)
 
     def look(self, machine: Machine) -> str | None:
         """Return how a machine ended; None if it has not. Amazon is asked every LOOK_S at most. Raises CallRefused."""
@@ -581,52 +463,8 @@ class AwsProvider:
         return how
 
 
-@dataclass(frozen=True, slots=True)
-class AwsAccess:
-    """A machine seen from outside: its console."""
-
-    provider: AwsProvider
-    machine: Machine
-
-    def put(self, name: str, content: bytes) -> str:
-        """Raise GatewayError: nobody can log in."""
-        raise GatewayError(f"no file can be written on {self.machine.name}: its instance admits no login")
-
-    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-        """Raise GatewayError: nobody can log in."""
-        raise GatewayError(f"no command can be run on {self.machine.name}: its instance admits no login")
-
-    def log_tail(self, bytes_max: int) -> str:
-        """Return the end of the console, which boot.sh writes to."""
-        return self.provider.console(self.machine, bytes_max)
-
-    def ending(self, timeout_s: float) -> str | None:
-        """Return how the machine ended; None if it still runs."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            with suppress(CallRefused):
-                if (how := self.provider.look(self.machine)) is not None:
-                    return how
-            if time.monotonic() >= deadline_s:
-                return None
-            time.sleep(min(LOOK_S, max(0.0, deadline_s - time.monotonic())))
-
-
-def _name(region: str) -> str:
-    return region.partition(":")[2]
-
-
 def _of_fleet(fleet_id: str) -> dict[str, Any]:
     return {"Name": f"tag:{FLEET_TAG}", "Values": [fleet_id]}
-
-
-def _vcpus(instance: Mapping[str, Any], known: Sequence[MachineOffer]) -> int:
-    """Return the vCPUs of an instance; those of its type in the catalog if EC2 does not state them."""
-    options = instance.get("CpuOptions") or {}
-    if "CoreCount" in options:
-        return int(options["CoreCount"]) * int(options.get("ThreadsPerCore", 1))
-    vcpus = {offer.machine.name: offer.machine.vcpus for offer in known}
-    return vcpus.get(str(instance.get("InstanceType")), 1)
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:
