@@ -4,6 +4,7 @@
 use super::dispatcher::Dispatcher;
 use super::outlook::Outlook;
 use super::recorder::Recorder;
+use crate::failure::read_hint;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
 use crate::node::load::{Answer, StageAt, StageLoad};
@@ -50,7 +51,7 @@ impl Dispatcher {
                 {
                     self.down.lost(route, &message);
                 }
-                Failure::new(fault, &kind, message)
+                Failure { hint: read_hint(&kind).map(str::to_owned), ..Failure::new(fault, &kind, message) }
             }
         };
         if let Some(stage) = failing_stage(&failure) {
