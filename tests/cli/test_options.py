@@ -9,6 +9,7 @@ from testbed.places import nothing_exists
 from tradewind.cli import VERBS, cp
 from tradewind.cli.arguments import build_parser, parse
 from tradewind.cli.cp import run as run_cp
+from tradewind.cli.main import main
 from tradewind.cli.options import access, accesses, object_filter, parse_cost, parse_time_ms, read_rules
 from tradewind.cli.transferring import options_from, split_paths
 from tradewind.engine.launch_spec import local_launch
@@ -333,3 +334,13 @@ def test_the_denial_of_no_sign_is_known_and_hidden(verb: str) -> None:
     denied = {f"--no-{option.removeprefix('--')}" for option in known if re.fullmatch(r"--(src-|dst-)?no-sign", option)}
     assert denied <= known
     assert not re.search(r"--no-(src-|dst-)?no-", parser.format_help())
+
+
+@pytest.mark.parametrize("option", ["--tag", "--metadata"])
+def test_a_name_is_set_once(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        ([option, "a=1", option, "a=2"], f"{option} a: set twice"),
+        ([option, "a"], f"{option} a: not NAME=VALUE"),
+    ):
+        assert main(["cp", "x", "s3://bucket/x", *words]) == 2
+        assert f"error: {said}\nhint: " in capsys.readouterr().err

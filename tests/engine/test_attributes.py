@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tradewind.cli.attributes import parse_preserve
-from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
+from tradewind.engine.attributes import checked, checked_class, checked_preserve, treatment_of_tags
 from tradewind.errors import UsageError
 from tradewind.model.job import AttributeRules, Preserve
 from tradewind.model.url import Kind, parse_url
@@ -30,6 +30,13 @@ from tradewind.model.url import Kind, parse_url
 def test_what_a_destination_cannot_hold_is_refused(rules: AttributeRules, kinds: list[Kind], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         checked(rules, kinds)
+
+
+def test_a_storage_class_for_files_alone_is_refused() -> None:
+    assert checked_class("STANDARD_IA", ["file", "s3"]) == "STANDARD_IA"
+    assert checked_class(None, ["file"]) is None
+    with pytest.raises(UsageError, match="files have none"):
+        checked_class("STANDARD_IA", ["file"])
 
 
 def test_names_are_compared_in_lower_case() -> None:

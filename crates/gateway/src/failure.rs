@@ -83,6 +83,14 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// The advice for a read that failed with this kind, if only a store's answer has this kind: a source's verdict carries
+/// no advice.
+pub fn read_hint(kind: &str) -> Option<&'static str> {
+    let only_of_stores = [ErrorKind::Archived, ErrorKind::CustomerKey];
+    let meant = only_of_stores.into_iter().find(|one| kind_name(*one) == kind)?;
+    Error::new(meant, "get", "", "").hint()
+}
+
 /// Adapts a hint to an object that the user named, to which no filter applies.
 pub fn hint_for_named(hint: &str) -> &str {
     hint.split_once(", or leave ").map_or(hint, |(hint, _)| hint)
@@ -102,6 +110,13 @@ pub fn failed_object(source: String, destination: String, error: &Error) -> Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_a_store_refuses_has_the_stores_advice() {
+        assert!(read_hint("archived").unwrap().starts_with("restore the archived objects first"));
+        assert!(read_hint("customer_key").unwrap().contains("cannot send such keys"));
+        assert_eq!(read_hint("forbidden"), None, "a node refuses orders with the same kind");
+    }
 
     #[test]
     fn no_filter_is_recommended_for_a_named_object() {

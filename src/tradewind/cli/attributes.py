@@ -84,7 +84,7 @@ def attribute_rules(args: Namespace) -> AttributeRules:
         directive=args.metadata_directive,
         content_type=args.content_type,
         cache_control=args.cache_control,
-        metadata=_named_once(args.metadata),
+        metadata=named_values("--metadata", args.metadata),
     )
 
 
@@ -121,24 +121,20 @@ def parse_preserve(text: str) -> Preserve:
     return Preserve(*(name in names for name in PRESERVED))
 
 
-def name_and_value(option: str, text: str) -> tuple[str, str]:
-    """Return the two parts of NAME=VALUE. Raises UsageError."""
-    name, equals, content = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} {text}: not NAME=VALUE")
-    return name, content
+def named_values(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of NAME=VALUE by name. Raises UsageError, also for a name that is set twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, content = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {text}: not NAME=VALUE", hint=f"for example {option} project=alpha")
+        if name in found:
+            raise UsageError(f"{option} {name}: set twice", hint="set each name once")
+        found[name] = content
+    return found
 
 
 def _note_list(text: str) -> None:
     """Print a note about a value that looks like a list of names and values, as other tools take."""
     if re.search(r"[,;][^,;=\s]+=", text):
         print(f"note: --metadata {text} sets one name; for several, repeat --metadata", file=sys.stderr)
-
-
-def _named_once(texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, content in (name_and_value("--metadata", text) for text in texts):
-        if name in found:
-            raise UsageError(f"--metadata {name}: set twice")
-        found[name] = content
-    return found

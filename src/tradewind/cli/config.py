@@ -76,16 +76,16 @@ def parse_switch(text: str) -> bool:
         return True
     if lower in ("0", "false", "no", "off"):
         return False
-    raise UsageError(f"yes or no, not {text!r}")
+    raise UsageError(f"must be yes or no, not {text!r}")
 
 
 def parse_count(text: str) -> int:
     """Parse a whole number from 0 to `COUNT_MAX`. Raises UsageError."""
     digits = text.strip()
     if not digits.isdecimal():
-        raise UsageError(f"a whole number, not {text!r}")
+        raise UsageError(f"must be a whole number, not {text!r}")
     if len(digits.lstrip("0")) > len(str(COUNT_MAX)) or int(digits) > COUNT_MAX:
-        raise UsageError(f"a whole number up to {COUNT_MAX}, not {text!r}")
+        raise UsageError(f"must be a whole number up to {COUNT_MAX}, not {text!r}")
     return int(digits)
 
 

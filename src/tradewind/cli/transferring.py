@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from tradewind.cli.arguments import add_setting, typed
-from tradewind.cli.attributes import add_attribute_arguments, attribute_rules, name_and_value, object_lock
+from tradewind.cli.attributes import add_attribute_arguments, attribute_rules, named_values, object_lock
 from tradewind.cli.lending import add_lending_arguments, with_lending
 from tradewind.cli.options import (
     COST_EXAMPLES,
@@ -246,7 +246,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         storage_class=args.storage_class,
         object_lock=object_lock(args),
         attributes=attribute_rules(args),
-        tags=dict(name_and_value("--tag", text) for text in args.tag),
+        tags=named_values("--tag", args.tag),
         source_tags=args.tags,
         preserve=args.preserve,
         compress=args.compress != OFF,

@@ -26,6 +26,16 @@ _AZURE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"([!-~]([ -~]*[!-~])?)?"
 
 
+def checked_class(storage_class: str | None, kinds: Iterable[Kind]) -> str | None:
+    """Return the storage class. Raises UsageError if all destinations are files, which have none."""
+    if storage_class is not None and all(kind == "file" for kind in kinds):
+        raise UsageError(
+            "a storage class is an attribute of objects, and files have none",
+            hint="leave out --storage-class, or name a destination in an object store",
+        )
+    return storage_class
+
+
 def checked(rules: AttributeRules, kinds: Iterable[Kind]) -> AttributeRules:
     """Return the rules with names in lower case, if destinations of these kinds can hold them. Raises UsageError."""
     if rules == AttributeRules():

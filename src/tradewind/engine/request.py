@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tradewind.engine.attributes import checked, checked_lock, checked_preserve, treatment_of_tags
+from tradewind.engine.attributes import checked, checked_class, checked_lock, checked_preserve, treatment_of_tags
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
@@ -188,7 +188,7 @@ def resolve(
         allow_empty=options.allow_empty,
         server_side_copy=options.server_side_copy and plan.lead == plan.routes[0].nodes[0],
         chunk_bytes=options.chunk_bytes,
-        storage_class=options.storage_class,
+        storage_class=checked_class(options.storage_class, [end.kind for end in ends]),
         object_lock=checked_lock(options.object_lock, ends),
         attributes=checked(options.attributes, [end.kind for end in ends]),
         tags=options.tags,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from tradewind.engine.attributes import checked, checked_lock
+from tradewind.engine.attributes import checked, checked_class, checked_lock
 from tradewind.engine.patterns import Existence, Pattern, gateway_existence, pattern_of
 from tradewind.engine.request import (
     Options,
@@ -242,6 +242,7 @@ def become_upload(
     if place.is_directory:
         raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
     lock = checked_lock(object_lock, [place])
+    chosen_class = checked_class(storage_class, [place.kind])
     store, key = object_place(place, access)
     become(
         gateway,
@@ -250,7 +251,7 @@ def become_upload(
             "store": to_document(store),
             "key": key,
             "chunk_bytes": chunk_bytes,
-            **({"storage_class": storage_class} if storage_class else {}),
+            **({"storage_class": chosen_class} if chosen_class else {}),
             **({"object_lock": to_document(lock)} if lock is not None else {}),
             "attributes": to_document(checked(attributes, [place.kind])),
             "json": as_json,

@@ -4,6 +4,7 @@
 use super::dispatcher::Dispatcher;
 use super::outlook::Outlook;
 use super::recorder::Recorder;
+use crate::failure::read_hint;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
 use crate::node::hop_reports::HopReport;
@@ -46,7 +47,7 @@ impl Dispatcher {
                         self.limits.answered(Some(Stage::Read));
                     }
                 }
-                Failure::new(fault, &kind, message)
+                Failure { hint: read_hint(&kind).map(str::to_owned), ..Failure::new(fault, &kind, message) }
             }
         };
         if let Some(route) = self.scheduler.route_of(request) {
