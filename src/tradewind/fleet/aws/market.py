@@ -13,7 +13,7 @@ from tradewind.fleet.provider import Billing, CallRefused, Offer, Quota, Refusal
 from tradewind.model.aws import AwsSettings
 from tradewind.model.machine import MachineOffer
 
-__all__ = ["IMAGE_PARAMETER", "Market", "instances", "region_name"]
+__all__ = ["IMAGE_PARAMETER", "Ec2Market", "instances", "region_name"]
 
 #: Time for which facts about a region are used again: its zones, quotas and image.
 FACTS_S = 600.0
@@ -25,7 +25,7 @@ VCPU_QUOTA, SPOT_VCPU_QUOTA = "L-1216C47A", "L-34B43A08"
 STANDARD = re.compile(r"(?:[acdhimrtz]|im|is)\d")
 
 
-class Market:
+class Ec2Market:
     """What may be rented in the regions of one account."""
 
     def __init__(self, settings: AwsSettings, api: AwsApi, prices: CatalogOffers) -> None:

@@ -26,7 +26,7 @@ from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
-from tradewind.fleet.aws.market import IMAGE_PARAMETER, Market, instances, region_name
+from tradewind.fleet.aws.market import IMAGE_PARAMETER, Ec2Market, instances, region_name
 from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
@@ -71,7 +71,7 @@ class AwsProvider:
     def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
         self._settings, self._programs = settings, tuple(programs)
         self._api = AwsApi(settings)
-        self._market = Market(settings, self._api, prices)
+        self._market = Ec2Market(settings, self._api, prices)
         #: Orders that failed, by key: the next request for it needs another client token.
         self._failures: dict[str, int] = {}
         #: Regions in which this object may have launched machines, by fleet.
