@@ -19,6 +19,7 @@ from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
 from benchmarks.sky.sizes import measure_sizes
 from benchmarks.sky.skyplane import measure_skyplane
+from benchmarks.sky.stalls import measure_stalls
 from benchmarks.sky.straggler import measure_straggler
 from benchmarks.sky.systems import measure_systems, measure_systems_2022
 from benchmarks.sky.table import Table
@@ -38,6 +39,7 @@ SUITES = {
     "flow": measure_flow,
     "adaptation": measure_adaptation,
     "straggler": measure_straggler,
+    "stalls": measure_stalls,
     "compression": measure_compression,
     "deduplication": measure_deduplication,
     "sizes": measure_sizes,
