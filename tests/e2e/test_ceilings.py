@@ -36,6 +36,7 @@ def only_job_id(command: Command) -> str:
     return str(job["id"])
 
 
+@pytest.mark.slow
 def test_a_link_that_keeps_dying_sends_no_more_than_max_bytes(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:

@@ -148,6 +148,7 @@ def test_cancel_leaves_no_upload_behind(command: Command, files: FilePlace, s3: 
     assert s3.unfinished() == []
 
 
+@pytest.mark.slow
 def test_a_relay_frozen_for_20_s_does_not_stop_the_job(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:

@@ -433,6 +433,7 @@ def test_a_source_that_is_not_a_regular_file_is_described(command: Command, tmp_
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.slow
 def test_a_deletion_with_temporary_errors_has_their_exit_code(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:

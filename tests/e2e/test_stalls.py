@@ -125,6 +125,7 @@ def test_a_link_that_is_cut_does_not_hold_up_the_job(command: Command, tree: Pat
         assert_did_not_wait(running.finish(), tree)
 
 
+@pytest.mark.slow
 def test_no_byte_is_sent_twice_if_that_is_not_wanted(command: Command, tree: Path) -> None:
     running = start(command, tree, twin(), "--duplicates", "0")
     relay = running.gateways()["relay-a"]

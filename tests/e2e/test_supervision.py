@@ -189,6 +189,7 @@ print(job.spent_usd(), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_suspended_client_keeps_no_machines_beyond_its_ceiling(control: JobControl, source: Path) -> None:
     """The job completes while the client is suspended, and the machines end with their leases."""
     words = [sys.executable, "-c", CLIENT, str(source.parent), control.store.state_dir, control.gateway]

@@ -16,6 +16,7 @@ from tradewind.planner.plan import prepare, solve_overlay
 ENDS = Region.parse("gcp:us-central1"), Region.parse("gcp:europe-west4")
 
 
+@pytest.mark.slow
 def test_a_small_transfer_does_not_rent_many_machines_for_the_last_second() -> None:
     catalog, limits = load_catalog(None), PlanningLimits()
     plan = plan_gateways(catalog, *ENDS, 0.04, MaxCost(5.0), limits)

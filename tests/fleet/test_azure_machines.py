@@ -110,6 +110,7 @@ def test_a_machine_that_may_not_delete_itself_says_so_and_stops(stage: Stage) ->
     assert stage.parts() == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_gateway_of_a_spot_machine_ends_shortly_before_the_eviction(stage: Stage) -> None:
     """Azure gives notice 30 s before."""
     provider = stage.provider(spot=True, identity=IDENTITY)

@@ -117,6 +117,7 @@ def test_a_job_takes_a_machine_of_another_process_and_gives_it_back(stage: Stage
     assert (stage.folder / "ca" / "ca-key.pem").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_machine_that_does_not_answer_is_neither_taken_nor_kept(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(trans
     transfer.command.run("fleet", "down").expect(0)
 
 
+@pytest.mark.slow
 def test_a_host_that_accepts_no_connections_opens_them(transfer: HostTransfer) -> None:
     """Nobody could connect to its address. Its gateway connects to the others."""
     transfer.configure(b=f'address = "{NOWHERE}"\ninbound = false')

@@ -123,6 +123,7 @@ def on_another_host(job_id: str, home: Path, other: Path) -> None:
     (there / "job").write_text(job_id)
 
 
+@pytest.mark.slow
 def test_a_host_that_finishes_the_job_of_another_one_leaves_no_upload(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(48 << 20))

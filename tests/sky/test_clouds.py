@@ -100,6 +100,7 @@ def test_machines_are_rented_move_the_bytes_and_end(stage: Stage) -> None:
     stage.check(running.finish())
 
 
+@pytest.mark.slow
 def test_a_machine_whose_power_is_cut_is_replaced(stage: Stage) -> None:
     running = stage.start()
     sink = next(machine for name, machine in stage.cloud.booter.machines.items() if "eastus" in name)

@@ -169,6 +169,7 @@ def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: 
     assert not [message for message in notices(done.events) if "could not" in message or "not replaced" in message]
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_be_replaced_is_planned_around(stage: Stage, tmp_path: Path) -> None:
     """The relay's network is gone too, so no machine can be started there. The job must not end before that."""
     running = stage.start(tmp_path / "copy", *GOAL, "--duplicates", "0")
@@ -197,6 +198,7 @@ def test_a_transfer_continues_over_a_lossy_link(stage: Stage, tmp_path: Path) ->
     assert (last["retries"], notices(done.events)) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_source_that_was_cut_off_continues_where_it_stopped(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy")
     before = running.wait_for(over_both)

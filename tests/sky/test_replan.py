@@ -113,6 +113,7 @@ def test_traffic_of_a_slow_link_moves_to_other_routes_within_seconds(stage: Stag
     assert len(said) <= 1 and not any(map(is_replanned, done.events))
 
 
+@pytest.mark.slow
 def test_with_replan_a_slow_link_is_replaced_by_a_new_relay(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     before = running.wait_for(moving)

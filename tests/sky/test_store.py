@@ -45,6 +45,7 @@ def stage(command: Command, tmp_path: Path) -> Iterator[tuple[Command, Sky, Path
         yield command, sky, file
 
 
+@pytest.mark.slow
 def test_a_slow_store_slows_every_hop_and_fills_no_memory(stage: tuple[Command, Sky, Path], tmp_path: Path) -> None:
     command, sky, file = stage
     address = sky.machines["store-1"].address

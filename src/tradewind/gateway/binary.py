@@ -79,7 +79,7 @@ def gateway_program(processor: str, path: str) -> GatewayProgram:
             while block := file.read(BLOCK_BYTES):
                 digest.update(block)
     except OSError as error:
-        raise GatewayError(f"{path} cannot be read: {error.strerror}") from error
+        raise GatewayError(f"the gateway program {path} cannot be read: {error.strerror}") from error
     return GatewayProgram(processor, path, digest.hexdigest())
 
 

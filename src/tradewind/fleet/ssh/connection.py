@@ -146,7 +146,7 @@ class Connection:
         """
         with _COMPRESSING:
             compressed = _compressed(path, digest)
-        unpack = f"command -v {UNPACKER} > /dev/null || exit {NO_UNPACKER}; {UNPACKER} -dc"
+        unpack = f"type {UNPACKER} > /dev/null 2>&1 || exit {NO_UNPACKER}; {UNPACKER} -dc"
         code, said = self._store_program(unpack, compressed, digest, timeout_s)
         if code == NO_UNPACKER:
             code, said = self._store_program("cat", gzip.decompress(compressed), digest, timeout_s)
