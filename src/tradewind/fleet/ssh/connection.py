@@ -47,7 +47,7 @@ PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
 SSH_FAILED = 255
 #: What hosts unpack a program with, and the exit code of those that do not have it.
-UNPACKER = "gzip"
+UNPACKER = "gunzip"
 NO_UNPACKER = 6
 #: Level of the compression of a program: higher ones take several times as long for a tenth less.
 GZIP_LEVEL = 1
@@ -146,7 +146,7 @@ class Connection:
         """
         with _COMPRESSING:
             compressed = _compressed(path, digest)
-        unpack = f"type {UNPACKER} > /dev/null 2>&1 || exit {NO_UNPACKER}; {UNPACKER} -dc"
+        unpack = f"type {UNPACKER} > /dev/null 2>&1 || exit {NO_UNPACKER}; {UNPACKER}"
         code, said = self._store_program(unpack, compressed, digest, timeout_s)
         if code == NO_UNPACKER:
             code, said = self._store_program("cat", gzip.decompress(compressed), digest, timeout_s)
