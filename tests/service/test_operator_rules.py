@@ -3,16 +3,21 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import insert
 
 from tests.service.local import copy_request, new_database
+from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
+from tradewind.errors import InfeasibleGoal
+from tradewind.fleet.given import GivenCredentials
 from tradewind.model.region import Region
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
-from tradewind.service.operator_rules import operator_rules
+from tradewind.service.operator_rules import OperatorRules, operator_rules
+from tradewind.service.scheduler.jobs import SITE, Resource
 from tradewind.service.scheduling_tables import bans, resource_limits
 
 A, B, RELAY = (Region("aws", name) for name in ("us-east-1", "eu-west-1", "eu-north-1"))
@@ -56,6 +61,27 @@ def test_a_plan_goes_around_what_is_closed(database: ServiceDatabase) -> None:
         asked = operator_rules(connection).around_closed(Request("s3://a", "s3://b"))
     assert set(asked.closed_regions) == {RELAY, Region("gcp", "us-east1")}
     assert set(asked.closed_links) == {(A, B), (B, A)}
+
+
+def test_a_job_that_needs_what_is_closed_is_planned_nevertheless() -> None:
+    """It waits then until its routes are open. A goal that no plan meets is refused."""
+    rules = OperatorRules(frozenset({Resource(SITE, str(RELAY))}), {})
+
+    class Planner:
+        needs: Region | None = RELAY
+
+        def propose(self, request: Request, *, credentials: GivenCredentials | None) -> Request:
+            if self.needs is None or self.needs in request.closed_regions:
+                raise InfeasibleGoal("too slow", hint=None, nearest=None)
+            return request
+
+    planner, wanted = Planner(), Request("s3://a", "s3://b")
+    assert rules.proposed(cast(Engine, planner), wanted, None) == wanted
+    planner.needs = B
+    assert cast(Any, rules.proposed(cast(Engine, planner), wanted, None)).closed_regions == (RELAY,)
+    planner.needs = None
+    with pytest.raises(InfeasibleGoal):
+        rules.proposed(cast(Engine, planner), wanted, None)
 
 
 def test_the_lowest_limit_of_all_that_a_job_uses(database: ServiceDatabase, tmp_path: Path) -> None:

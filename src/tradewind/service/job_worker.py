@@ -297,7 +297,7 @@ class JobWorker:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
             with self._database.read() as connection:
                 rules = operator_rules(connection)
-            proposal = self._engine.propose(rules.around_closed(wanted), credentials=credentials)
+            proposal = rules.proposed(self._engine, wanted, credentials)
             try:
                 _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
                 self._engine.keep(proposal)
