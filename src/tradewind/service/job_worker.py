@@ -383,8 +383,8 @@ class JobWorker:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
-                    if (changed := routes.changed(running.present_plan)) is not None:
-                        self._queue.note(lease, routes=changed.text())
+                    with suppress(StateError):  # While the database does not answer, the lease decides.
+                        routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
