@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,9 +15,11 @@ from tradewind.engine.proposal import Request
 from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.region import Region
+from tradewind.service import quotes
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.operator_rules import OperatorRules, operator_rules
+from tradewind.service.quotes import QuoteMaker
 from tradewind.service.scheduler.jobs import SITE, Resource
 from tradewind.service.scheduling_tables import bans, resource_limits
 
@@ -112,3 +115,22 @@ def test_the_lowest_limit_of_all_that_a_job_uses(database: ServiceDatabase, tmp_
     limit(database, "link", f"{A}>{B}", rate_gbps=0.1)
     limit(database, "link", f"{A}>{RELAY}", rate_gbps=0.0)
     assert rate_gbps() == 1.5, "a job waits for what is closed"
+
+
+def test_a_quote_is_planned_again_only_for_a_lower_rate(
+    database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit that is no whole number of bytes per second is rounded."""
+    limit_gbps, planned = 0.0200000048, list[int | None]()
+    limit(database, "tenant", "lab", rate_gbps=limit_gbps)
+
+    class Planner:
+        def propose(self, request: Request, *, credentials: GivenCredentials | None) -> SimpleNamespace:
+            planned.append(request.options.limit_bytes_per_s)
+            rate_gbps = min(1.0, (planned[-1] or math.inf) * 8e-9)
+            return SimpleNamespace(request=request, plan=rate_gbps, drop=lambda: None)
+
+    monkeypatch.setattr(quotes, "planned_routes", lambda rate_gbps, _: JobRoutes((f"{A}>{B}",), rate_gbps))
+    maker = QuoteMaker(database, cast(Engine, Planner()))
+    maker._proposed("lab", Request("s3://a", "s3://b"), copy_request(tmp_path), None)
+    assert planned == [None, round(limit_gbps * 1e9 / 8)]

@@ -51,6 +51,8 @@ EXTRA_BYTES = 64 << 20
 EXTRA_BYTES_MIN = 1 << 20
 #: Plans of a quote, each for the rate that the limits of the one before allow.
 LIMITED_PLANS_MAX = 3
+#: Share of a limit that a planned rate may exceed: limits are rounded to whole bytes per second.
+RATE_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class QuoteMaker:
         for _ in range(LIMITED_PLANS_MAX):
             routes = planned_routes(proposal.plan, scheduled_links(document)[0][0])
             limit_gbps = math.inf if routes is None else rules.rate_gbps(tenant, document, routes)
-            if routes is None or routes.rate_gbps <= limit_gbps:
+            if routes is None or routes.rate_gbps <= limit_gbps * (1 + RATE_TOLERANCE):
                 break
             proposal.drop()
             limited = with_rate_limit(proposal.request, bytes_per_s(limit_gbps))
