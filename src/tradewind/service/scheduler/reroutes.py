@@ -1,7 +1,7 @@
-"""A running job whose routes have changed: it counts for the resources that it uses now, and gives back the others.
+"""Moves a running job whose routes have changed to the resources that it uses now, and releases the others.
 
-Its rate stays. If a new resource is closed or has no room for the job, its run must stop: a limit holds also for jobs
-that were started elsewhere.
+Its rate stays. If a new resource is closed or has no room for the job, its run must stop: limits also apply to jobs
+that started on other routes.
 """
 
 from __future__ import annotations
