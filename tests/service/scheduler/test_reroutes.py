@@ -109,7 +109,7 @@ def test_the_rate_limit_of_a_new_link_holds() -> None:
 
 @pytest.mark.parametrize("spent_usd", [0.0, 8.0])
 def test_the_daily_cost_of_a_new_link_holds(spent_usd: float) -> None:
-    """What the job has left to spend counts there. It waits if others have spent the day's limit."""
+    """The job's remaining cost counts there. It waits if others have spent the day's limit."""
     scheduler, link = Scheduler(planned), Resource(LINK, AFTER[0])
     limited(scheduler, LINK, link.name, ResourceLimit(usd_per_day=10))
     submit(scheduler, routed("a", BEFORE, size_bytes=4 * GB))
