@@ -156,7 +156,7 @@ class Connection:
             raise CallRefused(Refusal(kind, f"{self.host.name}: the gateway program cannot be copied: {why}"))
 
     def _store_program(self, receive: str, given: bytes, digest: str, timeout_s: float) -> tuple[int, str]:
-        """Store what a command of the host makes of `given`; return the exit code and standard error."""
+        """Store the output of a command of the host, which reads `given`; return the exit code and standard error."""
         folder = f"{self._base}/programs"
         steps = (
             f"umask 077; mkdir -p {folder} && cd {folder} || exit 3; t=.{digest}.$$; "
