@@ -156,7 +156,7 @@ def test_a_place_whose_files_or_programs_fail_does_not_hide_the_others(
     tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example: the private key of a login cannot be read, or a program that gets credentials is not executable."""
-    place, words = everywhere(tmp_path), "[Errno 13] Permission denied: '/home/me/.ssh/id'"
+    place, words = everywhere(tmp_path), "/home/me/.ssh/id: Permission denied"
 
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "/home/me/.ssh/id")

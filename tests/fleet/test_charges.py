@@ -1,4 +1,4 @@
-"""How long a machine is charged: clocks may be wrong or change, and this machine may be suspended."""
+"""The time for which a machine is charged: clocks may be wrong or change, and this machine may be suspended."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_a_gateway_that_does_not_stop_is_killed(stage: Stage) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize(("unpacker", "most"), [("gzip", 0.6), ("no-such-gzip", 1.0)])
+@pytest.mark.parametrize(("unpacker", "most"), [("gunzip", 0.6), ("no-such-gunzip", 1.0)])
 def test_a_program_is_copied_compressed_if_the_host_can_unpack_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, unpacker: str, most: float
 ) -> None:

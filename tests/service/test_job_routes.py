@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.service.scheduler.scenes import job
+from tradewind.errors import StateError
 from tradewind.model.plan import Plan
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.grid import GridReader
@@ -59,12 +60,23 @@ def test_a_link_that_two_routes_share_is_counted_once() -> None:
 def test_routes_in_use_follow_the_plan() -> None:
     used = RoutesInUse(("site:a>site:b",), "site:a>site:b")
     first, second = plan(("a1", "b")), plan(("a1", "r", "b"))
-    assert used.changed(first) is None, "as granted"
-    assert used.changed(second) == JobRoutes(("site:a>site:r", "site:r>site:b"), 3.0)
-    assert used.changed(second) is None
-    assert used.changed(plan(("a2", "r", "b"))) is None, "other machines of the same regions"
-    assert used.changed(plan(("a1", "b"), has_machines=False)) is None
-    assert used.changed(first) == JobRoutes(("site:a>site:b",), 3.0)
+
+    def recorded(plan: Plan) -> list[JobRoutes]:
+        found: list[JobRoutes] = []
+        used.record(plan, found.append)
+        return found
+
+    def fails(_: JobRoutes) -> None:
+        raise StateError("no answer")
+
+    assert recorded(first) == [], "as granted"
+    with pytest.raises(StateError):
+        used.record(second, fails)
+    assert recorded(second) == [JobRoutes(("site:a>site:r", "site:r>site:b"), 3.0)], "it was not recorded before"
+    assert recorded(second) == []
+    assert recorded(plan(("a2", "r", "b"))) == [], "other machines of the same regions"
+    assert recorded(plan(("a1", "b"), has_machines=False)) == []
+    assert recorded(first) == [JobRoutes(("site:a>site:b",), 3.0)]
 
 
 def test_plans_that_alternate_are_granted_together() -> None:

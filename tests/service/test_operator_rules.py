@@ -3,16 +3,24 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import insert
 
 from tests.service.local import copy_request, new_database
+from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
+from tradewind.errors import InfeasibleGoal
+from tradewind.fleet.given import GivenCredentials
 from tradewind.model.region import Region
+from tradewind.service import quotes
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
-from tradewind.service.operator_rules import operator_rules
+from tradewind.service.operator_rules import OperatorRules, operator_rules
+from tradewind.service.quotes import QuoteMaker
+from tradewind.service.scheduler.jobs import SITE, Resource
 from tradewind.service.scheduling_tables import bans, resource_limits
 
 A, B, RELAY = (Region("aws", name) for name in ("us-east-1", "eu-west-1", "eu-north-1"))
@@ -58,6 +66,31 @@ def test_a_plan_goes_around_what_is_closed(database: ServiceDatabase) -> None:
     assert set(asked.closed_links) == {(A, B), (B, A)}
 
 
+def test_a_job_that_needs_what_is_closed_is_planned_nevertheless() -> None:
+    """It waits then until its routes are open. A goal that no plan meets is refused."""
+    rules = OperatorRules(frozenset({Resource(SITE, str(RELAY))}), {})
+
+    class Planner:
+        needs: Region | None = RELAY
+
+        def propose(self, request: Request, *, credentials: GivenCredentials | None) -> Request:
+            if self.needs is None or self.needs in request.closed_regions:
+                raise InfeasibleGoal("too slow", hint=None, nearest=None)
+            return request
+
+    planner, wanted = Planner(), Request("s3://a", "s3://b")
+
+    def closed() -> Any:
+        return cast(Any, rules.proposed(cast(Engine, planner), wanted, None)).closed_regions
+
+    assert closed() == ()
+    planner.needs = B
+    assert closed() == (RELAY,)
+    planner.needs = None
+    with pytest.raises(InfeasibleGoal):
+        closed()
+
+
 def test_the_lowest_limit_of_all_that_a_job_uses(database: ServiceDatabase, tmp_path: Path) -> None:
     routes, document = JobRoutes((f"{A}>{RELAY}", f"{RELAY}>{B}"), 5.0), copy_request(tmp_path)
 
@@ -82,3 +115,22 @@ def test_the_lowest_limit_of_all_that_a_job_uses(database: ServiceDatabase, tmp_
     limit(database, "link", f"{A}>{B}", rate_gbps=0.1)
     limit(database, "link", f"{A}>{RELAY}", rate_gbps=0.0)
     assert rate_gbps() == 1.5, "a job waits for what is closed"
+
+
+def test_a_quote_is_planned_again_only_for_a_lower_rate(
+    database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit that is no whole number of bytes per second is rounded."""
+    limit_gbps, planned = 0.0200000048, list[int | None]()
+    limit(database, "tenant", "lab", rate_gbps=limit_gbps)
+
+    class Planner:
+        def propose(self, request: Request, *, credentials: GivenCredentials | None) -> SimpleNamespace:
+            planned.append(request.options.limit_bytes_per_s)
+            rate_gbps = min(1.0, (planned[-1] or math.inf) * 8e-9)
+            return SimpleNamespace(request=request, plan=rate_gbps, drop=lambda: None)
+
+    monkeypatch.setattr(quotes, "planned_routes", lambda rate_gbps, _: JobRoutes((f"{A}>{B}",), rate_gbps))
+    maker = QuoteMaker(database, cast(Engine, Planner()))
+    maker._proposed("lab", Request("s3://a", "s3://b"), copy_request(tmp_path), None)
+    assert planned == [None, round(limit_gbps * 1e9 / 8)]

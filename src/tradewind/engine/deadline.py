@@ -29,7 +29,7 @@ class JobDeadline:
 
     @property
     def late_text(self) -> str | None:
-        """What a job that is done, but ended late, reports; None for one that has kept its deadline."""
+        """The message of a job that is done, but late; None for one that has kept its deadline."""
         if not self.late_s:
             return None
         late, limit = format_duration(self.late_s), format_duration(self.seconds)

@@ -337,7 +337,10 @@ def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) ->
 
 
 def _typed(error: TradewindError | OSError) -> TradewindError:
-    return error if isinstance(error, TradewindError) else GatewayError(" ".join(str(error).split()))
+    if isinstance(error, TradewindError):
+        return error
+    words = error.strerror or " ".join(str(error).split())
+    return GatewayError(f"{error.filename}: {words}" if error.filename else words)
 
 
 def _places(sites: Sites) -> Iterator[tuple[str, dict[str, Any]]]:

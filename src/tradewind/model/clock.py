@@ -11,10 +11,10 @@ _CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTO
 
 
 def elapsed_s() -> float:
-    """Return the time since some moment [s], with that of suspensions. No change of the system's time affects it."""
+    """Return the seconds since a fixed moment, including suspensions. Setting the system's clock does not change it."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def suspended_s() -> float:
-    """Return the time for which this machine was suspended [s], which `time.monotonic` leaves out, plus a constant."""
+    """Return the seconds for which this machine was suspended, plus a constant. `time.monotonic` leaves them out."""
     return elapsed_s() - time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
@@ -54,16 +54,17 @@ class RoutesInUse:
         self._links, self._direct = set(links), direct
         self._plan: Plan | None = None
 
-    def changed(self, plan: Plan) -> JobRoutes | None:
-        """Return the routes of the present plan if they have other links than before; otherwise None."""
+    def record(self, plan: Plan, write: Callable[[JobRoutes], None]) -> None:
+        """Write the routes of the present plan if they have other links than before. If that fails, the next call tries
+        again.
+        """
         if plan is self._plan:
-            return None
-        self._plan = plan
+            return
         found = planned_routes(plan, self._direct)
-        if found is None or self._links == set(found.links):
-            return None
-        self._links = set(found.links)
-        return found
+        if found is not None and self._links != set(found.links):
+            write(found)
+            self._links = set(found.links)
+        self._plan = plan
 
 
 def planned_routes(plan: Plan, direct: str) -> JobRoutes | None:

@@ -297,7 +297,7 @@ class JobWorker:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines, guest)
             with self._database.read() as connection:
                 rules = operator_rules(connection)
-            proposal = self._engine.propose(rules.around_closed(wanted), credentials=credentials)
+            proposal = rules.proposed(self._engine, wanted, credentials)
             try:
                 _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
                 self._engine.keep(proposal)
@@ -383,8 +383,8 @@ class JobWorker:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
-                    if (changed := routes.changed(running.present_plan)) is not None:
-                        self._queue.note(lease, routes=changed.text())
+                    with suppress(StateError):  # While the database does not answer, the lease decides.
+                        routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True

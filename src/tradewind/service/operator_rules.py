@@ -12,7 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from tradewind.engine.proposal import Request
+from tradewind.engine.engine import Engine
+from tradewind.engine.proposal import Proposal, Request
+from tradewind.errors import InfeasibleGoal
+from tradewind.fleet.given import GivenCredentials
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.service.database import database_unix_ms
@@ -32,6 +35,16 @@ class OperatorRules:
 
     closed: frozenset[Resource]
     limits: Mapping[Resource, ResourceLimit]
+
+    def proposed(self, engine: Engine, request: Request, credentials: GivenCredentials | None) -> Proposal:
+        """Return a proposal that goes around what is closed if it can; otherwise its job waits for what it uses.
+
+        Raises InfeasibleGoal if there is no plan even without the rules; see `Engine.propose`.
+        """
+        try:
+            return engine.propose(self.around_closed(request), credentials=credentials)
+        except InfeasibleGoal:
+            return engine.propose(request, credentials=credentials)
 
     def around_closed(self, request: Request) -> Request:
         """Return a request whose plan uses no closed region or link."""

@@ -20,7 +20,6 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
-from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
 from tradewind.market.money import MICROS_PER_USD, exact, micros_up
 from tradewind.model.event import Progress
@@ -52,6 +51,8 @@ EXTRA_BYTES = 64 << 20
 EXTRA_BYTES_MIN = 1 << 20
 #: Plans of a quote, each for the rate that the limits of the one before allow.
 LIMITED_PLANS_MAX = 3
+#: Share of a limit that a planned rate may exceed: limits are rounded to whole bytes per second.
+RATE_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,15 @@ class QuoteMaker:
     ) -> Proposal:
         """Return a proposal that keeps to the operator's rules, so that its rate and price can be kept.
 
-        It goes around what is closed if it can; otherwise the job waits. A lower rate may lead to other routes, with
-        other limits.
+        A lower rate may lead to other routes, with other limits.
         """
         with self._database.read() as connection:
             rules = operator_rules(connection)
-        try:
-            proposal = self._engine.propose(rules.around_closed(request), credentials=credentials)
-        except InfeasibleGoal:
-            proposal = self._engine.propose(request, credentials=credentials)
+        proposal = rules.proposed(self._engine, request, credentials)
         for _ in range(LIMITED_PLANS_MAX):
             routes = planned_routes(proposal.plan, scheduled_links(document)[0][0])
             limit_gbps = math.inf if routes is None else rules.rate_gbps(tenant, document, routes)
-            if routes is None or routes.rate_gbps <= limit_gbps:
+            if routes is None or routes.rate_gbps <= limit_gbps * (1 + RATE_TOLERANCE):
                 break
             proposal.drop()
             limited = with_rate_limit(proposal.request, bytes_per_s(limit_gbps))

@@ -8,6 +8,7 @@ from tests.service.scheduler.scenes import GB, job, limited, started, submit
 from tradewind.service.scheduler.bans import Ban
 from tradewind.service.scheduler.events import (
     BanSet,
+    CostCounted,
     Decision,
     RebindJob,
     RunEnded,
@@ -104,6 +105,19 @@ def test_the_rate_limit_of_a_new_link_holds() -> None:
     submit(scheduler, routed("a", BEFORE))
     assert [one.job_id for one in reroute(scheduler, "a", AFTER) if isinstance(one, StopJob)] == ["a"]
     assert scheduler.phase("a") == "running", "it starts again, within the limit"
+
+
+@pytest.mark.parametrize("spent_usd", [0.0, 8.0])
+def test_the_daily_cost_of_a_new_link_holds(spent_usd: float) -> None:
+    """The job's remaining cost counts there. It waits if others have spent the day's limit."""
+    scheduler, link = Scheduler(planned), Resource(LINK, AFTER[0])
+    limited(scheduler, LINK, link.name, ResourceLimit(usd_per_day=10))
+    submit(scheduler, routed("a", BEFORE, size_bytes=4 * GB))
+    scheduler.handle(0.5, CostCounted((link,), spent_usd))
+    scheduler.handle(1, RunProgressed("a", GB))
+    stopped = [one.job_id for one in reroute(scheduler, "a", AFTER) if isinstance(one, StopJob)]
+    assert stopped == (["a"] if spent_usd else [])
+    assert scheduler.phase("a") == ("queued" if spent_usd else "running")
 
 
 def test_a_job_that_does_not_run_is_left_alone(scheduler: Scheduler) -> None:

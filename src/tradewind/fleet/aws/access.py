@@ -1,4 +1,4 @@
-"""Access to an instance: nobody can log in, but its console can be read."""
+"""Access to an instance: its console can be read, but nobody can log in."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ STANDARD = re.compile(r"(?:[acdhimrtz]|im|is)\d")
 
 
 class Ec2Market:
-    """What may be rented in the regions of one account."""
+    """Machine offers, quotas, images and subnets in the regions of one account."""
 
     def __init__(self, settings: AwsSettings, api: AwsApi, prices: CatalogOffers) -> None:
         self._settings, self._api, self._prices = settings, api, prices

@@ -47,7 +47,7 @@ PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
 SSH_FAILED = 255
 #: What hosts unpack a program with, and the exit code of those that do not have it.
-UNPACKER = "gzip"
+UNPACKER = "gunzip"
 NO_UNPACKER = 6
 #: Level of the compression of a program: higher ones take several times as long for a tenth less.
 GZIP_LEVEL = 1
@@ -146,7 +146,7 @@ class Connection:
         """
         with _COMPRESSING:
             compressed = _compressed(path, digest)
-        unpack = f"type {UNPACKER} > /dev/null 2>&1 || exit {NO_UNPACKER}; {UNPACKER} -dc"
+        unpack = f"type {UNPACKER} > /dev/null 2>&1 || exit {NO_UNPACKER}; {UNPACKER}"
         code, said = self._store_program(unpack, compressed, digest, timeout_s)
         if code == NO_UNPACKER:
             code, said = self._store_program("cat", gzip.decompress(compressed), digest, timeout_s)
@@ -156,7 +156,7 @@ class Connection:
             raise CallRefused(Refusal(kind, f"{self.host.name}: the gateway program cannot be copied: {why}"))
 
     def _store_program(self, receive: str, given: bytes, digest: str, timeout_s: float) -> tuple[int, str]:
-        """Store what a command of the host makes of `given`; return the exit code and standard error."""
+        """Store the output of a command of the host, which reads `given`; return the exit code and standard error."""
         folder = f"{self._base}/programs"
         steps = (
             f"umask 077; mkdir -p {folder} && cd {folder} || exit 3; t=.{digest}.$$; "

@@ -156,10 +156,15 @@ class Limits:
             if not _is_enough(free_gbps - kept_gbps, enough):
                 return Admission(resource=resource, dimension=SOLD if _is_enough(free_gbps, enough) else RATE)
             free_gbps -= kept_gbps
-            if used.usd + usd > limit.usd_per_day and (used.usd > 0 or limit.usd_per_day == 0):
+            if not self.has_money(resource, usd):
                 return Admission(resource=resource, dimension=USD)
             rate_gbps = min(rate_gbps, free_gbps)
         return Admission(rate_gbps=rate_gbps)
+
+    def has_money(self, resource: Resource, usd: float) -> bool:
+        """Return whether the day's limit of a resource allows a further cost. One beyond it is the first of its day."""
+        used_usd, limit_usd = self.usage(resource).usd, self.limit(resource).usd_per_day
+        return used_usd + usd <= limit_usd or (used_usd == 0 and limit_usd > 0)
 
     def utilisation(self, kinds: Container[str]) -> dict[Resource, float]:
         """Return the used share of each resource of some kinds that runs jobs.

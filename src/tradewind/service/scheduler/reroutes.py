@@ -1,7 +1,7 @@
-"""A running job whose routes have changed: it counts for the resources that it uses now, and gives back the others.
+"""Moves a running job whose routes have changed to the resources that it uses now, and releases the others.
 
-Its rate stays. If a new resource is closed or has no room for the job, its run must stop: a limit holds also for jobs
-that were started elsewhere.
+Its rate stays. If a new resource is closed or has no room for the job, its run must stop: limits also apply to jobs
+that started on other routes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,29 @@ from tradewind.service.scheduler.turns import Turns
 __all__ = ["regrant", "why_not_there"]
 
 
-def why_not_there(
-    grant: Grant, resources: Iterable[Resource], tenant: str, admitter: Admitter, now_s: float
-) -> str | None:
-    """Return why a run of a tenant may not use some further resources; None if it may."""
+def why_not_there(state: JobState, resources: Iterable[Resource], admitter: Admitter, now_s: float) -> str | None:
+    """Return why a running job may not use some further resources; None if it may."""
+    grant, limits = state.grant, admitter.limits
+    assert grant is not None
     fresh = [one for one in resources if one not in grant.resources]
     if ban := admitter.bans.in_force(fresh, now_s):
         return f"its routes have changed, and {ban.resource} is closed by ban {ban.id}: {ban.reason}"
-    full = next((one for one in fresh if not _has_room(admitter.limits, one, tenant, grant.rate_gbps)), None)
+    unspent_usd = _unspent_usd(state, grant)
+    full = next((one for one in fresh if not _has_room(limits, one, state.job.tenant, grant, unspent_usd)), None)
     return None if full is None else f"its routes have changed, and the limit of {full} is reached"
 
 
-def _has_room(limits: Limits, resource: Resource, tenant: str, rate_gbps: float) -> bool:
+def _has_room(limits: Limits, resource: Resource, tenant: str, grant: Grant, unspent_usd: float) -> bool:
     used, limit = limits.usage(resource), limits.limit(resource)
     has_slot = limit.active is None or used.active < limit.active
-    sum_gbps = used.rate_gbps + limits.sold.kept_gbps(resource, tenant) + rate_gbps
-    return has_slot and not limit.is_closed and sum_gbps <= limit.rate_gbps * (1 + ROUNDING)
+    sum_gbps = used.rate_gbps + limits.sold.kept_gbps(resource, tenant) + grant.rate_gbps
+    has_rate = sum_gbps <= limit.rate_gbps * (1 + ROUNDING)
+    return has_slot and has_rate and not limit.is_closed and limits.has_money(resource, unspent_usd)
+
+
+def _unspent_usd(state: JobState, grant: Grant) -> float:
+    unsent = max(0, state.left_bytes - state.moved_bytes)
+    return grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
 
 
 def regrant(
@@ -46,7 +53,7 @@ def regrant(
     gone = [one for one in grant.resources if one not in resources]
     fresh = [one for one in resources if one not in grant.resources]
     unsent = max(0, state.left_bytes - state.moved_bytes)
-    unspent_usd = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
+    unspent_usd = _unspent_usd(state, grant)
     limits.release(gone, grant.rate_gbps, unspent_usd)
     limits.take(fresh, grant.rate_gbps, unspent_usd)
     limits.sold.stop(state.job.id, tenant, gone)

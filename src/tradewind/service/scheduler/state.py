@@ -336,7 +336,7 @@ class Scheduler:
         state.job = replace(state.job, links=event.links, planned_gbps=event.planned_gbps)
         binding = next(iter(self._admitter.bindings(state.job)))
         resources = resources_of(state.job, binding)
-        reason = why_not_there(state.grant, resources, state.job.tenant, self._admitter, self._now_s)
+        reason = why_not_there(state, resources, self._admitter, self._now_s)
         if reason is not None:
             self._withdraw(state, reason)
             self._make_ready(state)

@@ -556,8 +556,7 @@ impl Run {
         self.dispatcher.report_silence();
         self.dispatcher.heard_of_hops(self.hop_reports.take());
         self.close_failing_targets();
-        let now_ms = self.dispatcher.clock.now_ms();
-        if let Some(why) = self.dispatcher.down.damaged_everywhere(now_ms, self.context.patience())
+        if let Some(why) = self.dispatcher.down.damaged_everywhere(self.context.patience())
             && self.stopping.is_none()
         {
             self.stop(Outcome::Mismatch, Some(why), Some(DAMAGED_HINT));

@@ -37,8 +37,8 @@ pub struct Rerouted {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// A job ends if all its routes have damaged everything for this long. A connection that damages a few bodies, and a
-/// machine that is replaced, take less.
+/// A job ends if all its routes have damaged everything for this long, from the first damage to the last. A connection
+/// that damages a few bodies, and a machine that is replaced, take less.
 const DAMAGED: Duration = Duration::from_secs(10);
 /// Requests that a route must have damaged in a row by then. While it rests, it gets one at a time.
 const DAMAGED_REQUESTS_MIN: u32 = 4;
@@ -62,6 +62,7 @@ pub(super) struct DownRoutes {
 #[derive(Clone, Copy, Debug)]
 struct Damage {
     since_ms: u64,
+    latest_ms: u64,
     requests: u32,
 }
 
@@ -78,7 +79,9 @@ impl DownRoutes {
     /// Notes why a request failed that was sent over this route.
     pub(super) fn failed(&mut self, route: RouteId, failure: &Failure, now_ms: u64) {
         if failure.is_damaged() {
-            let damage = self.damage.entry(route).or_insert(Damage { since_ms: now_ms, requests: 0 });
+            let first = Damage { since_ms: now_ms, latest_ms: now_ms, requests: 0 };
+            let damage = self.damage.entry(route).or_insert(first);
+            damage.latest_ms = now_ms;
             damage.requests += 1;
             let way = self.ways.get(&route).map_or("a route", String::as_str);
             self.reasons.insert(route, format!("everything that came {way} was damaged"));
@@ -95,12 +98,12 @@ impl DownRoutes {
     }
 
     /// Returns why the job, which may stall for `stall`, must end because every route damages everything.
-    pub(super) fn damaged_everywhere(&self, now_ms: u64, stall: Duration) -> Option<String> {
+    pub(super) fn damaged_everywhere(&self, stall: Duration) -> Option<String> {
         let patience = DAMAGED.min(stall);
         let is_damaged = |route: &RouteId| {
             self.damage.get(route).is_some_and(|damage| {
                 damage.requests >= DAMAGED_REQUESTS_MIN
-                    && now_ms.saturating_sub(damage.since_ms) >= patience.as_millis() as u64
+                    && damage.latest_ms.saturating_sub(damage.since_ms) >= patience.as_millis() as u64
             })
         };
         let all = !self.ways.is_empty() && self.ways.keys().all(is_damaged);
@@ -200,30 +203,44 @@ mod tests {
     fn a_job_ends_when_its_only_route_has_damaged_everything_for_ten_seconds() {
         let mut down = DownRoutes::of(&routes(&[&["home", "home", "relay-1", "sink"]]));
         damage_all(&mut down, ONE, 1_000, 10_000);
-        assert_eq!(down.damaged_everywhere(10_999, STALL), None);
+        assert_eq!(down.damaged_everywhere(STALL), None);
+        assert!(down.damaged_everywhere(Duration::from_secs(9)).is_some());
         let why = "everything that came over relay relay-1 was damaged for 10 s";
-        assert_eq!(down.damaged_everywhere(11_000, STALL).as_deref(), Some(why));
-        down.failed(ONE, &Failure::new(Fault::Lost, "unavailable", "lost the connection"), 10_500);
-        assert!(down.damaged_everywhere(11_000, STALL).is_some(), "other losses prove nothing");
-        assert_eq!(down.damaged_everywhere(4_000, STALL), None);
-        assert!(down.damaged_everywhere(4_000, Duration::from_secs(3)).is_some());
+        damage_all(&mut down, ONE, 11_000, 11_000);
+        assert_eq!(down.damaged_everywhere(STALL).as_deref(), Some(why));
+        down.failed(ONE, &Failure::new(Fault::Lost, "unavailable", "lost the connection"), 11_500);
+        assert!(down.damaged_everywhere(STALL).is_some(), "other losses prove nothing");
         down.intact(ONE);
-        assert_eq!(down.damaged_everywhere(30_000, STALL), None);
-        damage_all(&mut down, ONE, 30_000, 32_000);
-        assert_eq!(down.damaged_everywhere(60_000, STALL), None, "three requests are few");
+        assert_eq!(down.damaged_everywhere(STALL), None);
+        for now_ms in [30_000, 45_000, 60_000] {
+            damage_all(&mut down, ONE, now_ms, now_ms);
+        }
+        assert_eq!(down.damaged_everywhere(STALL), None, "three requests are few");
+    }
+
+    /// The next request may still travel over a slow link, or wait for a route that is down.
+    #[test]
+    fn requests_that_were_damaged_together_do_not_end_a_job() {
+        let mut down = DownRoutes::of(&routes(&[&["home", "home", "relay-1", "sink"]]));
+        for now_ms in [0, 0, 0, 0, 9_999] {
+            damage_all(&mut down, ONE, now_ms, now_ms);
+            assert_eq!(down.damaged_everywhere(STALL), None);
+        }
+        damage_all(&mut down, ONE, 40_000, 40_000);
+        assert!(down.damaged_everywhere(STALL).is_some());
     }
 
     #[test]
     fn a_job_continues_while_one_route_does_not_damage_everything() {
         let mut down = DownRoutes::of(&routes(&[&["lead", "source", "r1", "r2", "sink"], &["lead", "source", "sink"]]));
         damage_all(&mut down, ONE, 0, 20_000);
-        assert_eq!(down.damaged_everywhere(20_000, STALL), None);
+        assert_eq!(down.damaged_everywhere(STALL), None);
         damage_all(&mut down, OTHER, 0, 20_000);
         let why = "everything that came from source to sink was damaged; \
             everything that came over relays r1, r2 was damaged for 10 s";
-        assert_eq!(down.damaged_everywhere(20_000, STALL).as_deref(), Some(why));
+        assert_eq!(down.damaged_everywhere(STALL).as_deref(), Some(why));
         down.failed(OTHER, &Failure::new(Fault::Refused, "forbidden", "no"), 20_000);
-        assert_eq!(down.damaged_everywhere(20_000, STALL), None, "the sink has read that request");
+        assert_eq!(down.damaged_everywhere(STALL), None, "the sink has read that request");
     }
 
     #[test]
