@@ -18,6 +18,10 @@ use std::collections::VecDeque;
 /// Shortest time between two searches for requests to duplicate, in ms.
 const SEARCH_EVERY_MS: u64 = 100;
 
+/// Most duplicates of a request, one after the other: one that fails may be sent again, because the route that stands
+/// still may never answer.
+const DUPLICATES_MAX: u8 = 3;
+
 /// Requests that wait for a duplicate.
 #[derive(Debug, Default)]
 pub(super) struct Rescue {
@@ -58,7 +62,7 @@ impl Scheduler {
 
     /// Returns whether `request` is a duplicate, or has one.
     pub fn is_duplicated(&self, request: RequestId) -> bool {
-        self.flights.get(&request).is_some_and(|flight| flight.duplicated || flight.twin.is_some())
+        self.flights.get(&request).is_some_and(|flight| flight.duplicates > 0 || flight.twin.is_some())
     }
 
     /// Sends a duplicate, if one is due and a route has room for it.
@@ -159,7 +163,7 @@ impl Scheduler {
             }
         }
         if let Some(flight) = self.flights.get_mut(&request) {
-            flight.duplicated = true;
+            flight.duplicates += 1;
         }
         Some(action)
     }
@@ -211,7 +215,7 @@ impl Scheduler {
 
 impl Flight {
     fn may_be_duplicated(&self) -> bool {
-        !self.duplicated && self.twin.is_none() && self.awaited > 0
+        self.duplicates < DUPLICATES_MAX && self.twin.is_none() && self.awaited > 0
     }
 }
 

@@ -120,8 +120,8 @@ struct Flight {
     superseded: bool,
     /// The other request in flight with the same work.
     twin: Option<RequestId>,
-    /// True if a duplicate of it was sent.
-    duplicated: bool,
+    /// How often a duplicate of it was sent.
+    duplicates: u8,
     /// Bytes of `bytes` that a twin carries as well, or has carried.
     surplus_bytes: u64,
 }

@@ -261,7 +261,7 @@ impl Scheduler {
             again: false,
             superseded: false,
             twin: None,
-            duplicated: false,
+            duplicates: 0,
             surplus_bytes: 0,
         };
         self.flights.insert(request, flight);

@@ -94,6 +94,22 @@ fn a_failure_counts_only_if_no_other_request_may_still_do_the_work() {
 }
 
 #[test]
+fn a_duplicate_that_fails_is_sent_again_but_not_for_ever() {
+    let mut scheduler = with_duplicates(1.0);
+    stalled_parts(&mut scheduler, 20);
+    let mut now_ms = 2_000;
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        let again = sends(&mut scheduler, now_ms);
+        again.iter().for_each(|(request, ..)| scheduler.failed(*request, Fault::Unavailable, now_ms + 10));
+        sent.push(again.len());
+        now_ms += 1_000;
+    }
+    assert_eq!(sent, [4, 4, 4, 0, 0]);
+    assert_eq!(scheduler.shares().duplicate_bytes(), 12 * MIB);
+}
+
+#[test]
 fn an_object_that_fails_waits_for_both_requests_before_its_upload_is_aborted() {
     let mut scheduler = with_duplicates(1.0);
     let (stalled, _) = stalled_parts(&mut scheduler, 20);
