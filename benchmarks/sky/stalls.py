@@ -38,7 +38,7 @@ LIMIT_BYTES_PER_S = 5_000_000
 SECONDS = 12
 #: Fraction of the bytes that is acknowledged when the fault begins.
 MOMENTS = {"in the middle": 0.4, "near the end": 0.9}
-RUNS = 3
+RUNS = 2
 DISK_BYTES = 512 << 20
 SINKS = ("sink-a", "sink-b")
 #: The sink that gets the fault, and its machine.
@@ -161,7 +161,9 @@ class _Stage:
         """Return a gateway program in which only the sink that gets the fault writes to the disk that may hang."""
         program = self._folder / f"gateway-{self._count}"
         binary = find_binary("tradewind-gateway")
-        mounted = f"mount --bind '{self._disk.path}' '{copy}'"
+        own = Path(self._disk.path) / copy.name
+        own.mkdir()
+        mounted = f"mount --bind '{own}' '{copy}'"
         program.write_text(
             "#!/bin/sh\n"
             f'case "$1 $TRADEWIND_MACHINE$TRADEWIND_HOME" in serve*\'"{SICK}"\'*)\n'
