@@ -31,6 +31,7 @@ mod place;
 mod presign;
 mod rest;
 mod restored;
+mod rounds;
 mod s3;
 mod scope;
 mod token;
@@ -64,6 +65,7 @@ pub use place::{
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use restored::Restored;
+pub use rounds::Rounds;
 pub use scope::{Keys, Lent, NotLent, Scope};
 pub use versions::Versions;
 pub use written::look_at_written;

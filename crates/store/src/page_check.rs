@@ -17,6 +17,7 @@
 //! State that must survive from page to page is part of the continuation, so a page can be requested again.
 
 use crate::key_order::{after_skipped, end_of_skipped};
+use crate::rounds::Rounds;
 use crate::{Error, ErrorKind, Identity, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -40,13 +41,10 @@ struct Position {
     /// Last key, and last folded prefix, of the latest non-empty page.
     border_key: Option<String>,
     border_prefix: Option<String>,
-    /// Pages with entries so far.
-    pages: u64,
+    /// Pages with entries.
+    rounds: Rounds,
     /// Empty pages since the last one with entries.
     empty_pages: u32,
-    /// Hash of an earlier page. It is replaced whenever `pages` is a power of two, so a cycle of any length is found
-    /// within three rounds (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980).
-    milestone: u64,
 }
 
 /// Returns the page of `store` for `request`, checked and cut at `end_at`.
@@ -145,18 +143,13 @@ impl Position {
             return Ok(());
         }
         self.empty_pages = 0;
-        let hash = hash_of(page);
-        if self.pages > 0 && hash == self.milestone {
+        if self.rounds.repeats(&hash_of(page)) {
             return Err("the server repeats a page".to_owned());
         }
         check_once(page, self.border_key.as_deref())?;
         let keys = page.objects.last().map(|object| object.key.clone());
         self.border_key = keys.or(self.border_key.take());
         self.border_prefix = page.prefixes.last().cloned().or(self.border_prefix.take());
-        self.pages += 1;
-        if self.pages.is_power_of_two() {
-            self.milestone = hash;
-        }
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use tradewind_contract::{ObjectFilter, Outcome};
-use tradewind_store::{Error, ErrorKind, ObjectVersion, Versions};
+use tradewind_store::{Error, ErrorKind, ObjectVersion, Rounds, Versions};
 
 /// Most keys whose latest version is kept because an older one could not be deleted. With more, all latest ones are.
 const KEPT_KEYS_MAX: usize = 100_000;
@@ -127,7 +127,7 @@ impl RmVersions {
         let prefix = if recursive { folder_of(key) } else { key.to_owned() };
         let (older, latest) = (Backlog::create()?, Backlog::create()?);
         let mut chosen = Chosen { older, latest, count: Count::default(), excluded: 0 };
-        let (mut after, mut followed) = (None, HashSet::new());
+        let (mut after, mut rounds) = (None, Rounds::default());
         loop {
             let page =
                 self.policy.run("list versions", &self.url, || self.versions.list(&prefix, after.as_ref())).await?;
@@ -146,7 +146,7 @@ impl RmVersions {
             }
             match page.next {
                 Some(next) if !is_beyond => {
-                    if !followed.insert(next.clone()) {
+                    if rounds.repeats(&next) {
                         return Err(self.endless().into());
                     }
                     after = Some(next);
