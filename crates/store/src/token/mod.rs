@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Mutex;
 
+/// A token is renewed after this time, whatever lifetime its server states.
+const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// A variable of the environment; an empty one counts as unset.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -59,6 +62,7 @@ struct Expiry {
 
 impl Expiry {
     fn after(lifetime: Duration) -> Self {
+        let lifetime = lifetime.min(LIFETIME_MAX);
         Self { awake: Instant::now() + lifetime, system: SystemTime::now() + lifetime }
     }
 
@@ -145,6 +149,13 @@ mod tests {
         assert_eq!(*renewing.get_credential().await.unwrap(), "the-token", "still valid");
         renewing.held.lock().await.as_mut().unwrap().1.system -= hour;
         assert!(renewing.get_credential().await.unwrap_err().to_string().contains("the server is gone"));
+    }
+
+    #[tokio::test]
+    async fn a_lifetime_without_end_is_shortened() {
+        let renewing = Renewing::new(Once(AtomicU32::new(0), Duration::MAX), |token| token);
+        assert_eq!(*renewing.get_credential().await.unwrap(), "the-token");
+        assert!(renewing.held.lock().await.as_ref().unwrap().1.left() <= LIFETIME_MAX);
     }
 
     #[test]
