@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tradewind_contract::FailedObject;
@@ -184,17 +184,19 @@ fn mode_in(folder: Option<&Path>) -> u32 {
     if is_private { 0o600 } else { 0o666 }
 }
 
-/// Writes verdicts to a file from its own thread.
+/// Writes verdicts to a file from its own thread, which ends with it.
 #[derive(Debug)]
 pub struct Report {
     queue: Arc<Queue>,
-    writer: JoinHandle<io::Result<()>>,
+    /// None once [`Report::finish`] waits for it.
+    writer: Option<JoinHandle<io::Result<()>>>,
+    thread: Thread,
     path: PathBuf,
     /// Length of the file when this run began.
     begins_at: u64,
 }
 
-/// What waits for the writer.
+/// Lines and requests that wait for the writer.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
@@ -253,18 +255,10 @@ impl Report {
         let lines = if resumed { Lines::after_earlier(file)? } else { Lines::of_empty(file)? };
         let begins_at = lines.whole_bytes;
         let queue = Arc::<Queue>::default();
-        let taken = queue.clone();
-        let write = move || {
-            let written = write_all(lines, &taken);
-            let mut waiting = taken.lock();
-            waiting.has_failed = true;
-            waiting.flushes.clear();
-            drop(waiting);
-            taken.has_room.notify_waiters();
-            written
-        };
-        let writer = std::thread::Builder::new().name("report".into()).spawn(write)?;
-        Ok(Self { queue, writer, path: path.to_owned(), begins_at })
+        let end = WriterEnd(queue.clone());
+        let writer = std::thread::Builder::new().name("report".into()).spawn(move || write_all(lines, &end.0))?;
+        let thread = writer.thread().clone();
+        Ok(Self { queue, writer: Some(writer), thread, path: path.to_owned(), begins_at })
     }
 
     /// Adds a verdict. After a failed write verdicts are dropped and [`Report::finish`] says why.
@@ -274,7 +268,7 @@ impl Report {
             let room = self.queue.has_room.notified();
             match self.queue.add(line) {
                 Some(false) => return,
-                Some(true) => return self.writer.thread().unpark(),
+                Some(true) => return self.thread.unpark(),
                 None => room.await,
             }
         }
@@ -295,7 +289,7 @@ impl Report {
             }
             waiting.flushes.push(sender);
         }
-        self.writer.thread().unpark();
+        self.thread.unpark();
         let (path, begins_at) = (self.path.clone(), self.begins_at);
         let read = tokio::task::spawn_blocking(move || {
             written.blocking_recv().map_err(|_| ended())?;
@@ -308,13 +302,36 @@ impl Report {
     ///
     /// # Errors
     /// The first write that failed, with the file's name.
-    pub async fn finish(self) -> io::Result<()> {
-        let Self { queue, writer, path, .. } = self;
-        queue.lock().is_complete = true;
-        writer.thread().unpark();
+    pub async fn finish(mut self) -> io::Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        self.complete();
         let ended = tokio::task::spawn_blocking(move || writer.join()).await.map_err(io::Error::other)?;
         let written = ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
-        written.map_err(|error| named(&path, &error))
+        written.map_err(|error| named(&self.path, &error))
+    }
+
+    fn complete(&self) {
+        self.queue.lock().is_complete = true;
+        self.thread.unpark();
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.complete();
+    }
+}
+
+/// Ends the waits of all others when the writer ends, also by a panic.
+struct WriterEnd(Arc<Queue>);
+
+impl Drop for WriterEnd {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        waiting.has_failed = true;
+        waiting.flushes.clear();
+        drop(waiting);
+        self.0.has_room.notify_waiters();
     }
 }
 
@@ -476,6 +493,34 @@ mod tests {
     fn read(path: &Path) -> Vec<ObjectVerdict> {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_dropped_ends_its_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.jsonl");
+        let mut report = Report::open(&path, false).unwrap();
+        let writer = report.writer.take().unwrap();
+        report.add(&verdict(1)).await;
+        drop(report);
+        tokio::task::spawn_blocking(move || writer.join().unwrap().unwrap()).await.unwrap();
+        assert_eq!(read(&path), [verdict(1)]);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_writer_that_has_panicked() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = Report::open(&dir.path().join("report.jsonl"), false).unwrap();
+        let writer = WriterEnd(report.queue.clone());
+        let panics = move || {
+            let _writer = writer;
+            panic!("on purpose");
+        };
+        assert!(std::thread::spawn(panics).join().is_err());
+        for index in 0..3 * REPORT_BYTES_MAX / 100 {
+            report.add(&verdict(index)).await;
+        }
+        assert!(report.listed().await.is_err());
     }
 
     #[tokio::test]
