@@ -1,5 +1,6 @@
 //! The meaning of an error for an object, for the job and for the exit code.
 
+use std::fmt;
 use tradewind_contract::{FailedObject, Outcome};
 use tradewind_store::{Error, ErrorKind, Store};
 
@@ -58,7 +59,7 @@ pub fn exit_code(outcome: Outcome) -> u8 {
 
 /// URL of `key` in `store`, for messages.
 pub fn object_url(store: &dyn Store, key: &str) -> String {
-    ObjectUrl { root: store.url(), key }.parts().concat()
+    ObjectUrl::of(store, key).to_string()
 }
 
 /// URL of an object, without memory of its own.
@@ -71,10 +72,21 @@ pub struct ObjectUrl<'a> {
 }
 
 impl<'a> ObjectUrl<'a> {
+    /// The object with this key in a store.
+    pub fn of(store: &'a dyn Store, key: &'a str) -> Self {
+        Self { root: store.url(), key }
+    }
+
     /// The parts of the URL, one after the other.
     pub fn parts(self) -> [&'a str; 3] {
         let separator = if self.root.ends_with('/') { "" } else { "/" };
         [self.root, separator, self.key]
+    }
+}
+
+impl fmt::Display for ObjectUrl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().into_iter().try_for_each(|part| f.write_str(part))
     }
 }
 

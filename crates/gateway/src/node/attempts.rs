@@ -1,6 +1,7 @@
 //! Retries of one store request: which errors are retried, for how long, and how long a silent request may last.
 
 use super::throttle::Throttle;
+use crate::failure::ObjectUrl;
 use crate::retry::RetryPolicy;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +163,7 @@ impl Attempts {
             let now = progress.load(Ordering::Relaxed);
             if now == seen {
                 let message = format!("no answer for {} s", silence_max.as_secs());
-                return Err(Error::new(ErrorKind::Timeout, describe.operation, describe.url(), message));
+                return Err(Error::new(ErrorKind::Timeout, describe.operation, describe.url.to_string(), message));
             }
             seen = now;
         }
@@ -187,17 +188,8 @@ pub enum Patience {
 pub struct Describe<'a> {
     /// `get`, `put`, ….
     pub operation: &'static str,
-    /// URL of the store.
-    pub root: &'a str,
-    /// Key of the object.
-    pub key: &'a str,
-}
-
-impl Describe<'_> {
-    /// URL of the object.
-    pub fn url(&self) -> String {
-        format!("{}/{}", self.root, self.key)
-    }
+    /// The object.
+    pub url: ObjectUrl<'a>,
 }
 
 #[cfg(test)]
@@ -213,7 +205,7 @@ mod tests {
     /// Runs a request whose answer takes `seconds`. Returns how often it was made, and its result.
     async fn slow_request(patience: Patience, seconds: u64) -> (u32, Result<()>) {
         let made = Cell::new(0);
-        let describe = Describe { operation: "copy", root: "s3://b", key: "k" };
+        let describe = Describe { operation: "copy", url: ObjectUrl { root: "s3://b", key: "k" } };
         let done = attempts()
             .run(describe, patience, &Arc::default(), || {
                 made.set(made.get() + 1);
@@ -243,7 +235,7 @@ mod tests {
             Err::<(), _>(Error::new(ErrorKind::SlowDown, "put", "s3://b/k", "busy"))
         };
         let progress = Arc::default();
-        let describe = Describe { operation: "put", root: "s3://b", key: "k" };
+        let describe = Describe { operation: "put", url: ObjectUrl { root: "s3://b", key: "k" } };
         let put = || attempts.run(describe, Patience::Transfer, &progress, refused);
         let began = Instant::now();
         assert!(put().await.is_err() && tries.get() > 10 && began.elapsed() >= Duration::from_secs(110));
@@ -259,7 +251,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn signs_of_life_end_a_silence() {
         let progress = Arc::new(AtomicU64::new(0));
-        let describe = Describe { operation: "complete upload", root: "s3://b", key: "k" };
+        let describe = Describe { operation: "complete upload", url: ObjectUrl { root: "s3://b", key: "k" } };
         let alive = || async {
             for _ in 0..20 {
                 tokio::time::sleep(Duration::from_secs(100)).await;

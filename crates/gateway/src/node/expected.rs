@@ -9,6 +9,7 @@
 use super::sink::{Sink, Target, parts_md5_tag, same_bytes, written_as};
 use super::work::{Failure, Leaves, WholePlace};
 use crate::attributes::keeps_attributes;
+use crate::failure::object_url;
 use tradewind_store::{Attributes, Checksums, Expect, ObjectInfo, PartTag, Payload, Precondition, PutOptions, Written};
 
 /// The intended write.
@@ -36,7 +37,7 @@ impl Sink {
         let Some(expect) = place.options.expect.as_ref().filter(|_| wanted.is_refused_by(&failure)) else {
             return Err(failure);
         };
-        let url = format!("{}/{}", target.store.url(), place.key);
+        let url = object_url(target.store.as_ref(), &place.key);
         let now = match target.run("head", &place.key, None, |_| target.store.head(&place.key)).await {
             Ok(now) => Some(now),
             Err(missing) if missing.kind == "not_found" => None,

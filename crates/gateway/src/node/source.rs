@@ -15,6 +15,7 @@ use super::seal::Seal;
 use super::sink::Sink;
 use super::table::RouteTable;
 use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask};
+use crate::failure::ObjectUrl;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use std::ops::Range;
@@ -231,7 +232,7 @@ impl Source {
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags, Error> {
         let progress = Arc::new(AtomicU64::new(0));
-        let describe = Describe { operation: "get tags", root: self.store.url(), key };
+        let describe = Describe { operation: "get tags", url: ObjectUrl::of(self.store.as_ref(), key) };
         self.attempts.run(describe, Patience::Transfer, &progress, || self.store.tags(key, condition)).await
     }
 
@@ -263,7 +264,7 @@ impl Source {
         sums: PartSums,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
-        let describe = Describe { operation: "get", root: self.store.url(), key };
+        let describe = Describe { operation: "get", url: ObjectUrl::of(self.store.as_ref(), key) };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
             let mut passing = (sums == PartSums::WhenRead).then(PassingChecksums::default);
@@ -278,7 +279,7 @@ impl Source {
             let wanted = range.as_ref().map_or(download.info.size_bytes, |range| range.end - range.start);
             if data.len() != wanted {
                 let message = format!("the body has {} bytes, {wanted} were requested", data.len());
-                return Err(Error::new(ErrorKind::Truncated, "get", describe.url(), message));
+                return Err(Error::new(ErrorKind::Truncated, "get", describe.url.to_string(), message));
             }
             Ok((download.info, data, passing.map(|passing| passing.checksums()).unwrap_or_default()))
         };

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::transfer::{ObjectTransfer, lead_reads_tags, needs_attributes, tag_rule};
+use crate::failure::object_url;
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Side};
@@ -128,7 +129,7 @@ async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<E
 }
 
 async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Context) -> Looked {
-    let url = format!("{}/{}", context.source.url(), item.info.key);
+    let url = object_url(context.source.as_ref(), &item.info.key);
     match context.policy.run("head", &url, || context.source.head(&item.info.key)).await {
         Ok(now) if !restarted && changed(&item.info, &now) => {
             let seen = Box::new(WorkItem { info: now.clone(), ..*item });
@@ -165,7 +166,7 @@ async fn tags_of(item: &WorkItem, now: &ObjectInfo, context: &Context) -> Option
     if !tag_rule(item, context).reads(now, source.as_ref()) {
         return None;
     }
-    let (url, condition) = (format!("{}/{}", source.url(), item.info.key), Precondition::exact(now));
+    let (url, condition) = (object_url(source.as_ref(), &item.info.key), Precondition::exact(now));
     Some(context.policy.run("get tags", &url, || source.tags(&item.info.key, &condition)).await)
 }
 

@@ -2,6 +2,7 @@
 //! one.
 
 use super::{Sink, Target};
+use crate::failure::{ObjectUrl, object_url};
 use crate::node::attempts::{Describe, Patience};
 use crate::node::source::md5_of;
 use crate::node::work::{Differs, Failure, Leaves, Proof, Side, WholePlace};
@@ -138,17 +139,17 @@ impl Sink {
             });
             whole.await.map(|(sums, _)| (sums, download.info))
         };
-        let describe = Describe { operation: "read back", root: target.store.url(), key };
+        let describe = Describe { operation: "read back", url: ObjectUrl::of(target.store.as_ref(), key) };
         let read = target.attempts.run(describe, Patience::Transfer, &progress, once).await;
         read.map_err(|error| match error.kind {
-            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&describe.url()),
+            ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&describe.url.to_string()),
             _ => Failure::of_store(&error, Side::Target),
         })
     }
 
     /// Removes a wrong object, so that nobody relies on it. Another writer's object stays.
     pub(super) async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
-        let url = format!("{}/{key}", target.store.url());
+        let url = object_url(target.store.as_ref(), key);
         if wrong.is_any() {
             let message = format!("{url}: {why}; it was kept, because the store does not state its version");
             return Failure::mismatch(message).leaving(Leaves::Unknown);

@@ -1,6 +1,7 @@
 //! A destination store, with the retries and time limits of its requests.
 
 use crate::attributes::ignores_metadata;
+use crate::failure::ObjectUrl;
 use crate::node::attempts::{Attempts, Describe, Patience};
 use crate::node::load::{StageAt, StageMeter};
 use crate::node::work::{Failure, Placed, Proof, Side, Unsynced, WholePlace};
@@ -77,7 +78,7 @@ impl Target {
             let request = request(body.clone());
             async { if is_local { waited_for(&progress, request).await } else { request.await } }
         };
-        let describe = Describe { operation, root: self.store.url(), key };
+        let describe = Describe { operation, url: ObjectUrl::of(self.store.as_ref(), key) };
         self.attempts
             .run(describe, patience, &progress, once)
             .await
