@@ -1,4 +1,4 @@
-"""What a gateway, a link or a disk that hangs costs a job that has another route: seconds, and bytes sent twice.
+"""Cost of a gateway, link or disk that hangs, for a job with another route: seconds, and bytes sent twice.
 
 A source sends over two equal routes to two sinks. The job's rate limit is less than what one route can carry, so that a
 run with a fault takes longer only because of the time in which nothing notices the fault, and because of the bytes
@@ -48,7 +48,7 @@ MACHINE = f"{SICK}-1"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took."""
+    """Duration of one run, and its duplicates."""
 
     seconds: float
     duplicate_bytes: int

@@ -216,12 +216,12 @@ impl Hop {
         self.flights().len()
     }
 
-    /// What the lead is told of this hop by a source.
+    /// The hop in a source's answers to the lead.
     pub(super) fn meter(&self) -> &Arc<StageMeter> {
         &self.meter
     }
 
-    /// What the lead is told of this hop by a relay.
+    /// The hop in a relay's reports to the lead.
     pub fn relay_meter(&self) -> &Arc<RelayMeter> {
         &self.relay_meter
     }

@@ -1,4 +1,4 @@
-//! What relays report about their outgoing hops, on its way to the lead.
+//! Reports of relays about their outgoing hops, on their way to the lead.
 //!
 //! Answers are sealed, so a relay cannot add anything to them. It sends its reports upstream in frames of their own, and
 //! each gateway passes on those that it receives, until they reach the lead. A relay is not trusted: its report is shown

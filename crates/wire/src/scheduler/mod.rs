@@ -120,7 +120,7 @@ struct Flight {
     superseded: bool,
     /// The other request in flight with the same work.
     twin: Option<RequestId>,
-    /// How often a duplicate of it was sent.
+    /// Number of its duplicates that were sent.
     duplicates: u8,
     /// Bytes of `bytes` that a twin carries as well, or has carried.
     surplus_bytes: u64,

@@ -46,7 +46,7 @@ LINE_BYTES_MAX = 1000
 PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
 SSH_FAILED = 255
-#: What hosts unpack a program with, and the exit code of those that do not have it.
+#: Command of a host that unpacks a program, and the exit code of a host without it.
 UNPACKER = "gunzip"
 NO_UNPACKER = 6
 #: Level of the compression of a program: higher ones take several times as long for a tenth less.

@@ -87,7 +87,7 @@ impl Limits {
         changes
     }
 
-    /// Keeps the report of a relay. Returns the changes that it tells of. One that is not newer than the last has come
+    /// Keeps the report of a relay. Returns the changes in it. One that is not newer than the last has come
     /// over another source, unless the relay has started again.
     pub(super) fn heard_from_relay(&mut self, report: HopReport, now: Instant) -> Vec<LimitChanged> {
         let name = (report.relay.clone(), report.to.clone());

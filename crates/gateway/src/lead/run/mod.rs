@@ -109,7 +109,7 @@ pub struct LeadSetup {
     pub local: bool,
     /// The channel of the replies.
     pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
-    /// What relays report about their hops.
+    /// Reports of relays about their hops.
     pub hop_reports: Arc<HopReports>,
     /// The store to read.
     pub source: Arc<dyn Store>,

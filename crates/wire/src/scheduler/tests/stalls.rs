@@ -1,4 +1,4 @@
-//! What a route that falls silent costs, in simulated time: a job ends soon after one without the fault, and sends
+//! Cost of a route that falls silent, in simulated time: a job ends soon after one without the fault, and sends
 //! little twice.
 
 use super::*;
