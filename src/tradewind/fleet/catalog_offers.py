@@ -5,16 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from tradewind.catalog.load import machine_price_files, offers_with_own_prices
 from tradewind.catalog.packaged import read_packaged
 from tradewind.errors import ConfigError
+from tradewind.fleet.provider import Billing, Offer
 from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
 
-__all__ = ["CatalogOffers"]
+__all__ = ["CatalogOffers", "offer_in"]
 
 Stamp = tuple[tuple[Path, int], ...]
+
+
+def offer_in(
+    region: str,
+    offer: MachineOffer,
+    begins: Literal["launched", "running"],
+    zones: tuple[str, ...],
+    left: int | None = None,
+) -> Offer:
+    """Return a machine type of the catalog as an offer in a region.
+
+    `begins` is the event from which the cloud charges, `zones` are those in which it has the type, and `left` is the
+    number of further machines that the account may start; None if that is unlimited or unknown.
+    """
+    machine = offer.machine
+    return Offer(
+        region,
+        machine.name,
+        offer.spot,
+        offer.usd_per_s,
+        str(offer.origin),
+        Billing(least_s=machine.billed_s_min, begins=begins),
+        machine.egress_gbps,
+        machine.ingress_gbps,
+        machine.boot_s,
+        zones,
+        left,
+    )
 
 
 class CatalogOffers:

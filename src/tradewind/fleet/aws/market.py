@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tradewind.fleet.aws.api import AwsApi
-from tradewind.fleet.catalog_offers import CatalogOffers
-from tradewind.fleet.provider import Billing, CallRefused, Offer, Quota, Refusal
+from tradewind.fleet.catalog_offers import CatalogOffers, offer_in
+from tradewind.fleet.provider import CallRefused, Offer, Quota, Refusal
 from tradewind.model.aws import AwsSettings
 from tradewind.model.machine import MachineOffer
 
@@ -35,21 +35,7 @@ class Ec2Market:
     def offers(self, region: str) -> list[Offer]:
         """Return the machine types of the catalog in a region, with the zones that the account may use there."""
         zones = self._zones(region_name(region))
-        found = [
-            Offer(
-                region,
-                offer.machine.name,
-                offer.spot,
-                offer.usd_per_s,
-                str(offer.origin),
-                Billing(least_s=offer.machine.billed_s_min, begins="running"),
-                offer.machine.egress_gbps,
-                offer.machine.ingress_gbps,
-                offer.machine.boot_s,
-                zones,
-            )
-            for offer in self._prices.offers(region)
-        ]
+        found = [offer_in(region, offer, "running", zones) for offer in self._prices.offers(region)]
         return sorted(found, key=lambda offer: offer.usd_per_s)
 
     def _zones(self, region: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import location_of
-from tradewind.fleet.catalog_offers import CatalogOffers
-from tradewind.fleet.provider import Billing, CallRefused, Offer, Quota
+from tradewind.fleet.catalog_offers import CatalogOffers, offer_in
+from tradewind.fleet.provider import CallRefused, Offer, Quota
 from tradewind.model.azure import AzureSettings
 from tradewind.model.machine import MachineOffer
 from tradewind.model.records import dataclass
@@ -71,21 +71,7 @@ class Market:
             if (offer.spot and not self._settings.spot) or (zones is not None and machine.name not in zones):
                 continue
             left = _left(usages, machine.name, machine.vcpus, offer.spot)
-            found.append(
-                Offer(
-                    region,
-                    machine.name,
-                    spot=offer.spot,
-                    usd_per_s=offer.usd_per_s,
-                    price_source=f"{offer.origin}",
-                    billing=Billing(unit_s=1.0, least_s=machine.billed_s_min, begins="launched"),
-                    egress_gbps=machine.egress_gbps,
-                    ingress_gbps=machine.ingress_gbps,
-                    boot_s=machine.boot_s,
-                    zones=(zones or {}).get(machine.name, ()),
-                    left=left,
-                )
-            )
+            found.append(offer_in(region, offer, "launched", (zones or {}).get(machine.name, ()), left))
         return sorted(found, key=lambda one: one.usd_per_s)
 
     def quota(self, region: str) -> Quota | None:

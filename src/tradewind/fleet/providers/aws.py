@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
-from tradewind.fleet.aws.access import LOOK_S, AwsAccess
 from tradewind.fleet.aws.api import AwsApi
+from tradewind.fleet.aws.console import console_of
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
@@ -31,6 +32,7 @@ from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.console_access import LOOK_S, ConsoleAccess
 from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.provider import (
     FLEET_TAG,
@@ -447,9 +449,9 @@ class AwsProvider:
     def _volumes(self, region: str) -> Iterator[dict[str, Any]]:
         return self._api.pages(region, "describe_volumes", "Volumes", Filters=[OURS])
 
-    def host(self, machine: Machine) -> AwsAccess:
+    def host(self, machine: Machine) -> ConsoleAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
-        return AwsAccess(machine, self._api, self.look)
+        return ConsoleAccess(machine, self.look, partial(console_of, self._api))
 
     def look(self, machine: Machine) -> str | None:
         """Return how a machine ended; None if it has not. Amazon is asked every LOOK_S at most. Raises CallRefused."""

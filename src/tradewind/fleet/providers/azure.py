@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
-from tradewind.fleet.azure.console import AzureConsole
+from tradewind.fleet.azure.console import console_of, end_of
 from tradewind.fleet.azure.ending import EVICTION_S, deleting_command, eviction_command
 from tradewind.fleet.azure.listing import KINDS_IN_PLURAL, SCHEDULES_VERSION, Listing, is_over, power_of
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
@@ -34,6 +34,7 @@ from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import programs_from_document, user_data
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.console_access import ConsoleAccess
 from tradewind.fleet.earlier_orders import taken_name
 from tradewind.fleet.provider import (
     ANY_TYPE,
@@ -346,7 +347,9 @@ class AzureProvider:
 
     def host(self, machine: Machine) -> Host | None:
         """Return the recorded console of a machine; None without `boot_diagnostics`."""
-        return AzureConsole(machine, self._listing) if self._settings.boot_diagnostics else None
+        if not self._settings.boot_diagnostics:
+            return None
+        return ConsoleAccess(machine, partial(end_of, self._listing), partial(console_of, self._listing))
 
 
 def _call(step: Callable[[], Any]) -> Any:

@@ -25,9 +25,9 @@ from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
-from tradewind.fleet.catalog_offers import CatalogOffers
+from tradewind.fleet.catalog_offers import CatalogOffers, offer_in
+from tradewind.fleet.console_access import LOOK_S, ConsoleAccess
 from tradewind.fleet.earlier_orders import known_machine
-from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
 from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
 from tradewind.fleet.gcp.instances import (
@@ -45,7 +45,6 @@ from tradewind.fleet.gcp.permissions import permission_answers
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
-    Billing,
     CallRefused,
     Ended,
     Home,
@@ -150,19 +149,7 @@ class GcpProvider:
         facts = self._region(region)
         zones = tuple(self._zones(region)[0])
         offers = [
-            Offer(
-                region,
-                offer.machine.name,
-                offer.spot,
-                offer.usd_per_s,
-                str(offer.origin),
-                Billing(least_s=offer.machine.billed_s_min, begins="running"),
-                offer.machine.egress_gbps,
-                offer.machine.ingress_gbps,
-                offer.machine.boot_s,
-                zones,
-                machines_left(facts, offer, self._settings.public_address),
-            )
+            offer_in(region, offer, "running", zones, machines_left(facts, offer, self._settings.public_address))
             for offer in self._prices.offers(region)
         ]
         return sorted(offers, key=lambda offer: offer.usd_per_s)
@@ -476,9 +463,9 @@ class GcpProvider:
         """Return what is left of a fleet. Raises CallRefused."""
         return tuple(one for one in self.leftovers() if one.tags.get(FLEET_TAG) == fleet_id)
 
-    def host(self, machine: Machine) -> GcpAccess:
+    def host(self, machine: Machine) -> ConsoleAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
-        return GcpAccess(machine, self.look, self.console)
+        return ConsoleAccess(machine, self.look, self.console)
 
     def console(self, machine: Machine, bytes_max: int) -> str:
         """Return the end of a machine's serial console; nothing if it cannot be read, as that of a deleted machine."""
