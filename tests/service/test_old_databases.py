@@ -1,6 +1,5 @@
 """Databases of each earlier version, with rows in every table, become the present one and keep their rows."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
 from testbed.postgres import Postgres
-from testbed.servers import InstallError
 from tests.service.old_databases import ROWS, VERSIONS, contents, filled, old_database, reflected
 from tradewind.errors import StateError
 from tradewind.service import auction_tables, link_tables, money_tables, scheduling_tables
@@ -22,26 +20,6 @@ from tradewind.service.tables import METADATA
 MADE_ANEW = {"down_stores": "0014"}
 #: All tables are registered once these have been imported.
 assert auction_tables and link_tables and money_tables and scheduling_tables
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    try:
-        database = Postgres()
-    except InstallError as error:
-        pytest.skip(str(error))
-    yield database
-    database.close()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Return the URL of PostgreSQL; None for SQLite."""
-    if request.param == "sqlite":
-        return None
-    server: Postgres = request.getfixturevalue("postgres")
-    monkeypatch.setenv("PGPASSWORD", server.environment["PGPASSWORD"])
-    return server.url
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -63,24 +41,27 @@ def test_old_rows_are_kept(tmp_path: Path, url: str | None, version: str) -> Non
     database.close()
 
 
+def migrated(folder: Path, url: str | None) -> ServiceDatabase:
+    """Return a database of the first version, with rows in every table, after its migration."""
+    database = old_database(folder, url, VERSIONS[0])
+    with database.write() as connection:
+        filled(connection)
+    database.migrate()
+    return database
+
+
 def test_tables_are_those_of_the_code(tmp_path: Path, url: str | None) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    database = old_database(tmp_path, url, VERSIONS[0])
-    with database.write() as connection:
-        filled(connection)
-    database.migrate()
+    database = migrated(tmp_path, url)
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     database.close()
 
 
 def test_old_tables_take_new_rows(tmp_path: Path, url: str | None) -> None:
-    database = old_database(tmp_path, url, VERSIONS[0])
-    with database.write() as connection:
-        filled(connection)
-    database.migrate()
+    database = migrated(tmp_path, url)
     with database.write() as connection:
         tables = reflected(connection)
         for name in ("audit", "charges", "link_decisions"):

@@ -1,7 +1,6 @@
 """A server that was updated continues the jobs that an earlier version has left in each state."""
 
 import json
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,8 +8,6 @@ import httpx
 import pytest
 from sqlalchemy import insert
 
-from testbed.postgres import Postgres
-from testbed.servers import InstallError
 from tests.service.old_databases import old_database, reflected
 from tests.service.server import Server, eventually, submit
 from tradewind.engine.jobs import new_job_id
@@ -31,26 +28,8 @@ RESUMED = ("pausing", "paused", "failed")
 OLD = ["0001", "0004", "0016"]
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    try:
-        database = Postgres()
-    except InstallError as error:
-        pytest.skip(str(error))
-    yield database
-    database.close()
-
-
 @pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_jobs_of_earlier_versions(
-    tmp_path: Path, kind: str, version: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = None
-    if kind == "postgresql":
-        shared: Postgres = request.getfixturevalue("postgres")
-        monkeypatch.setenv("PGPASSWORD", shared.environment["PGPASSWORD"])
-        url = shared.url
+def test_jobs_of_earlier_versions(tmp_path: Path, url: str | None, version: str) -> None:
     server = Server(tmp_path, *(() if url is None else ("--database", url)))
     ids = left_by(server, url, version)
     server.prepare("--migrate")

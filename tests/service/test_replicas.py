@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy import event, insert, update
 
 from testbed.postgres import Postgres
-from testbed.servers import InstallError
 from tests.service.replicas import owner_of
 from tests.service.server import WAIT_S, Server, do_not_overlap, eventually, get, submit, until
 from tradewind.service.budgets import require_room, write_budget
@@ -26,16 +25,6 @@ from tradewind.service.tables import jobs, tenants
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    try:
-        database = Postgres()
-    except InstallError as error:
-        pytest.skip(str(error))
-    yield database
-    database.close()
 
 
 @pytest.fixture(scope="module")
