@@ -38,7 +38,15 @@ from tradewind.service.links import scheduled_links
 from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
 from tradewind.service.operator_rules import operator_rules
-from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.prices import (
+    Amount,
+    TariffUse,
+    hourly_tariff,
+    price_time_ms,
+    tariff_amounts,
+    tariffs_at,
+    used_in_month,
+)
 from tradewind.service.problems import ApiProblem
 from tradewind.service.utilisation import price_utilisations
 
@@ -174,19 +182,7 @@ class QuoteMaker:
             if usd_micros > QUOTE_USD_MICROS_MAX:
                 highest = format(QUOTE_USD_MICROS_MAX // MICROS_PER_USD, ",")
                 raise ApiProblem(409, f"the price is above ${highest}", hint="quote a smaller prefix")
-            view = {
-                "objects": counted.objects_total,
-                "volume_bytes": counted.bytes_total,
-                "max_bytes": document["max_bytes"],
-                "plan": str(proposal),
-                "routes": len(proposal.plan.routes) if proposal.plan.overlay is not None else None,
-                "rate_gbps": rate_gbps,
-                "lines": [
-                    {"what": "machines, egress and requests", "usd_micros": cost_micros},
-                    *({"what": line.what, "usd_micros": line.usd_micros} for line in service),
-                ],
-                "notes": list(proposal.notes),
-            }
+            view = _view(document, proposal, counted, cost_micros, service)
             made = {
                 "id": quote_id,
                 "tenant": tenant,
@@ -220,6 +216,30 @@ class QuoteMaker:
         )
         if connection.execute(open_quotes).scalar_one() >= QUOTES_PER_TENANT_MAX:
             raise ApiProblem(429, f"{QUOTES_PER_TENANT_MAX:,} quotes are open", hint="wait until some expire")
+
+
+def _view(
+    document: Mapping[str, Any],
+    proposal: Proposal,
+    counted: Progress,
+    cost_micros: int,
+    service: Sequence[Amount],
+) -> dict[str, Any]:
+    """Return what a tenant sees of a quote, beside its price and its times."""
+    predicted = proposal.plan.prediction
+    return {
+        "objects": counted.objects_total,
+        "volume_bytes": counted.bytes_total,
+        "max_bytes": document["max_bytes"],
+        "plan": str(proposal),
+        "routes": len(proposal.plan.routes) if proposal.plan.overlay is not None else None,
+        "rate_gbps": None if predicted is None else predicted.throughput_gbps,
+        "lines": [
+            {"what": "machines, egress and requests", "usd_micros": cost_micros},
+            *({"what": line.what, "usd_micros": line.usd_micros} for line in service),
+        ],
+        "notes": list(proposal.notes),
+    }
 
 
 def _stated(document: Mapping[str, Any]) -> Progress | None:
