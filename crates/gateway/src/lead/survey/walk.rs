@@ -1,6 +1,7 @@
 //! A survey in progress: lists what is selected and hands it, batch by batch, to [`candidates`], which sorts it.
 
 mod candidates;
+mod named;
 mod slices;
 
 use super::error::SurveyError;
@@ -12,7 +13,7 @@ use crate::lead::compare::Tags;
 use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::DoneTotals;
-use crate::lead::names::{Names, last_part, listed_name};
+use crate::lead::names::{Names, last_part};
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
@@ -21,13 +22,12 @@ use futures::{StreamExt, TryStreamExt};
 use slices::Doubt;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::io::AsyncBufReadExt;
 use tokio::sync::Semaphore;
-use tradewind_contract::{FailedObject, Member, ObjectFilter, Selection, Target};
-use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo, Store, name_form};
+use tradewind_contract::{FailedObject, ObjectFilter, Selection, Target};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, name_form};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -340,135 +340,10 @@ impl Walk {
         }
     }
 
-    async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
-        let ours = match self.ask(&self.survey.source, key).await {
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                return if self.was_moved("").await? { Ok(()) } else { Err(self.why_missing(key, error).await) };
-            }
-            answer => answer.map_err(SurveyError::Source)?,
-        };
-        let mut theirs = Vec::new();
-        if self.survey.job.compare.is_some() {
-            for (index, target) in self.survey.job.targets.iter().enumerate() {
-                theirs.push(self.ask_target(index, &target.key).await?);
-            }
-        }
-        self.look_at_batch(vec![(ours, theirs)], self.naming()).await
-    }
-
-    /// Requests several objects at once; lists prefixes one after the other.
-    async fn look_at_members(&self, members: &[Member]) -> Result<(), SurveyError> {
-        let (prefixes, objects): (Vec<_>, Vec<_>) =
-            members.iter().cloned().partition(|member| member.key.ends_with('/'));
-        let asked = futures::stream::iter(objects.into_iter().map(|member| async move {
-            let found = self.ask(&self.survey.source, &member.key).await;
-            (member, found)
-        }));
-        let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
-        while let Some((member, found)) = asked.next().await {
-            match self.found_or_refused(&member.name, found).await? {
-                Some(ours) => {
-                    let naming = Naming { prefix: &member.key, put: &member.name };
-                    let theirs = match self.survey.job.compare {
-                        Some(_) => self.ask_targets(&member.name).await?,
-                        None => Vec::new(),
-                    };
-                    self.look_at_batch(vec![(ours, theirs)], naming).await?;
-                }
-                None => self.saw_all.store(false, Ordering::Relaxed),
-            }
-        }
-        for member in prefixes {
-            let put = format!("{}/", member.name);
-            self.look_at_prefix(Naming { prefix: &member.key, put: &put }).await?;
-        }
-        Ok(())
-    }
-
-    /// An object that is named and missing, or may not be read, fails alone.
-    /// `name` is its name at the destinations.
-    async fn found_or_refused(
-        &self,
-        name: &str,
-        found: Result<ObjectInfo, Error>,
-    ) -> Result<Option<ObjectInfo>, SurveyError> {
-        match found {
-            Ok(ours) => Ok(Some(ours)),
-            Err(error) if error.kind == ErrorKind::NotFound && self.was_moved(name).await? => Ok(None),
-            Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind == ErrorKind::Unauthenticated => {
-                Err(SurveyError::Source(error))
-            }
-            Err(error) => {
-                self.refuse(failed_object(error.url.clone(), String::new(), &error), None, 0).await?;
-                Ok(None)
-            }
-        }
-    }
-
-    async fn look_at_list(&self, list_file: &str) -> Result<(), SurveyError> {
-        let path = PathBuf::from(list_file);
-        let failed = |error| SurveyError::ListFile { path: path.clone(), error };
-        let file = tokio::fs::File::open(&path).await.map_err(failed)?;
-        let mut lines = tokio::io::BufReader::new(file).lines();
-        let mut seen = HashSet::new();
-        let mut names = Vec::with_capacity(BATCH_OBJECTS_MAX);
-        while let Some(line) = lines.next_line().await.map_err(failed)? {
-            let name = listed_name(self.survey.source.url(), &line).to_owned();
-            let mut hash = [0; 16];
-            hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-            if name.is_empty() || !seen.insert(hash) {
-                continue;
-            }
-            if seen.len() > LIST_NAMES_MAX {
-                return Err(SurveyError::TooManyNames);
-            }
-            names.push(name);
-            if names.len() == BATCH_OBJECTS_MAX {
-                self.look_at_names(std::mem::take(&mut names)).await?;
-            }
-        }
-        self.look_at_names(names).await
-    }
-
-    /// Asks the stores for each name. A name that is not there, or may not be read, fails alone.
-    async fn look_at_names(&self, names: Vec<String>) -> Result<(), SurveyError> {
-        let names = names.into_iter().filter(|name| self.selector.takes_name(name));
-        let asked = futures::stream::iter(names.map(|name| async move {
-            let ours = self.ask(&self.survey.source, &format!("{}{name}", self.prefix)).await;
-            let theirs = match ours.is_ok() && self.survey.job.compare.is_some() {
-                true => self.ask_targets(&name).await?,
-                false => Vec::new(),
-            };
-            Ok::<_, SurveyError>((name, ours, theirs))
-        }));
-        let asked: Vec<_> = asked.buffered(HEADS_AT_ONCE_MAX).try_collect().await?;
-        let mut batch = Vec::with_capacity(asked.len());
-        for (name, ours, theirs) in asked {
-            if let Some(ours) = self.found_or_refused(&name, ours).await? {
-                batch.push((ours, theirs));
-            }
-        }
-        self.look_at_batch(batch, self.naming()).await
-    }
-
     async fn ask(&self, store: &Arc<dyn Store>, key: &str) -> Result<ObjectInfo, Error> {
         // The semaphore is never closed, so an error here cannot be; without a permit the request is made all the same.
         let _permit = self.heads.acquire().await;
         self.policy.run("head", store.url(), || store.head(key)).await
-    }
-
-    /// The answer to a `HEAD` has no body, so that a missing bucket or unknown credentials look like a missing object:
-    /// a listing tells them apart.
-    async fn why_missing(&self, key: &str, missing: Error) -> SurveyError {
-        let request = ListRequest { prefix: format!("{key}/"), max_keys: Some(1), ..ListRequest::default() };
-        let source = &self.survey.source;
-        match self.policy.run("list", source.url(), || source.list(&request)).await {
-            Err(error) if matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated) => {
-                SurveyError::Source(error)
-            }
-            Ok(page) if !page.objects.is_empty() => SurveyError::IsDirectory { url: object_url(source.as_ref(), key) },
-            _ => SurveyError::Source(missing),
-        }
     }
 
     /// Returns the name that an object of this relative name gets at the destinations.
