@@ -144,7 +144,7 @@ mod tests {
         let mut waits = 0..1_000;
         while !is_free() {
             assert!(waits.next().is_some(), "the lock is never released");
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
         }
     }
 
