@@ -29,6 +29,7 @@ from tradewind.engine.running import RunningJob
 from tradewind.engine.stored import ProposalStore
 from tradewind.errors import CeilingReached, JobBusy, JobUnreadable, SkyError, UsageError
 from tradewind.model.goal import Deadline
+from tradewind.model.job import lowest_limit
 from tradewind.model.records import replace
 
 if TYPE_CHECKING:
@@ -465,10 +466,9 @@ class Engine:
                 "the proposal was already started or dropped, or belongs to another engine", hint="propose again"
             )
         request, is_dry = proposal.request, proposal.options.dry_run
-        options, launch = proposal.options, limited_launch(proposal.launch, limit_bytes_per_s)
-        if limit_bytes_per_s is not None:
-            lower = min(options.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
-            options = replace(options, limit_bytes_per_s=lower)
+        launch = limited_launch(proposal.launch, limit_bytes_per_s)
+        limit = lowest_limit(proposal.options.limit_bytes_per_s, limit_bytes_per_s)
+        options = replace(proposal.options, limit_bytes_per_s=limit)
         deadline_s = request.goal.seconds if isinstance(request.goal, Deadline) else None
         try:
             if proposal.launch.plan_request is not None and proposal.id not in self._kept and not is_dry:

@@ -40,7 +40,7 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.task import run_task, try_task
 from tradewind.model.document import to_document
 from tradewind.model.files import private_folder, state_folder
-from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
+from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter, lowest_limit
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
@@ -226,9 +226,7 @@ class JobControl:
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
-        if limit_bytes_per_s is not None:
-            lower = min(spec.rate_limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
-            spec = replace(spec, rate_limit_bytes_per_s=lower)
+        spec = replace(spec, rate_limit_bytes_per_s=lowest_limit(spec.rate_limit_bytes_per_s, limit_bytes_per_s))
         is_ours = spec.report_file == os.path.join(self.store.path(job_id), OBJECTS_FILE)
         refuse_own_files(replace(spec, report_file=None) if is_ours else spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])

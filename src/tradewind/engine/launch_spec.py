@@ -10,6 +10,7 @@ from tradewind.fleet.providers import LOCAL
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.process import READY_S
 from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest
+from tradewind.model.job import lowest_limit
 from tradewind.model.ledger import STANDARD_EDGE, EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.records import dataclass, field, replace
@@ -95,10 +96,10 @@ def provider_of_guest(guest: Guest) -> dict[str, Any]:
 def limited_launch(launch: LaunchSpec, limit_bytes_per_s: int | None) -> LaunchSpec:
     """Return a launch whose later plans keep a maximum rate, too."""
     asked = launch.plan_request
-    if asked is None or limit_bytes_per_s is None:
+    if asked is None:
         return launch
-    lower = min(asked.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
-    return replace(launch, plan_request=replace(asked, limit_bytes_per_s=lower))
+    limit = lowest_limit(asked.limit_bytes_per_s, limit_bytes_per_s)
+    return replace(launch, plan_request=replace(asked, limit_bytes_per_s=limit))
 
 
 def topology_launch(path: str) -> LaunchSpec:

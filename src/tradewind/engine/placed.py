@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tradewind.engine.launch_spec import planned_launch
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Fastest, Goal, MaxCost
-from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES, lowest_limit
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
@@ -69,7 +69,7 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
     )
     pace = pace_bytes_per_s(plan)
     if pace is not None:
-        options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
+        options = replace(options, limit_bytes_per_s=lowest_limit(pace, options.limit_bytes_per_s))
     egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
     options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
     launch = planned_launch(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)

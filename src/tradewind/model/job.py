@@ -248,3 +248,8 @@ class JobSpec(Document):
     state_dir: str | None = None
     report_file: str | None = None
     resume: bool = False
+
+
+def lowest_limit(*limits_bytes_per_s: int | None) -> int | None:
+    """Return the lowest of some maximum rates, each None without a limit [bytes/s]; None if there is none."""
+    return min((limit for limit in limits_bytes_per_s if limit is not None), default=None)

@@ -11,7 +11,7 @@ from tradewind.engine.request import Options
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, OFF
 from tradewind.model.guest import Guest
-from tradewind.model.job import DEFAULT_CHUNK_BYTES
+from tradewind.model.job import DEFAULT_CHUNK_BYTES, lowest_limit
 from tradewind.model.records import replace
 from tradewind.model.store import Access
 from tradewind.service.connections import ConnectionUse
@@ -90,10 +90,8 @@ def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, An
     if requests is not None:
         starts = {"read_requests_start": requests["read"], "write_requests_start": requests["write"]}
         document = {**document, **starts}
-    limit = granted_bytes_per_s(granted)
-    if limit is None:
-        return document
-    return {**document, "limit_bytes_per_s": min(document["limit_bytes_per_s"] or limit, limit)}
+    limit = lowest_limit(document["limit_bytes_per_s"], granted_bytes_per_s(granted))
+    return {**document, "limit_bytes_per_s": limit}
 
 
 def granted_bytes_per_s(granted: str | None) -> int | None:
@@ -109,5 +107,5 @@ def bytes_per_s(gbps: float) -> int:
 
 def with_rate_limit(request: Request, limit_bytes_per_s: int) -> Request:
     """Return a request with a maximum rate beside its own."""
-    lower = min(request.options.limit_bytes_per_s or limit_bytes_per_s, limit_bytes_per_s)
-    return replace(request, options=replace(request.options, limit_bytes_per_s=lower))
+    limit = lowest_limit(request.options.limit_bytes_per_s, limit_bytes_per_s)
+    return replace(request, options=replace(request.options, limit_bytes_per_s=limit))
