@@ -192,6 +192,22 @@ def test_a_source_that_keeps_shrinking_has_changed(store: OddStore, command: Com
     assert len(store.requests(during("get", "k"))) <= 6
 
 
+def test_a_source_that_changes_again_after_a_restart_has_changed(
+    s3_store: OddStore, azure_store: OddStore, command: Command
+) -> None:
+    """Somebody writes it while the job runs, so the second version may be half of what is meant."""
+    source, to = OddPlace(s3_store, command), OddPlace(azure_store, command)
+    source.put("k", b"old")
+    source.put("calm", b"calm")
+    s3_store.add(Rule(Call(lambda: source.put("k", b"")), when=during("get", "k"), count=1))
+    azure_store.add(Rule(Call(lambda: source.put("k", b"new")), when=during("put", "k"), count=1))
+    done = command.run("cp", "-r", "--json", source.url, to.url, *source.flags(), *to.flags("dst")).expect(4)
+    assert kinds(done) == ["changed"]
+    assert to.get("calm") == b"calm"
+    command.run("sync", "--compare", "size", source.url, to.url, *source.flags(), *to.flags("dst")).expect(0)
+    assert to.get("k") == b"new"
+
+
 @pytest.mark.parametrize("etags", ["md5", "none"])
 def test_two_versions_are_never_mixed_in_one_object(
     store: OddStore, command: Command, tmp_path: Path, etags: str

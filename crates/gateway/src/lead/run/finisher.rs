@@ -104,13 +104,14 @@ impl Finisher {
         else {
             return Ok(());
         };
-        if may_be_outdated(&item, &self.context) {
+        // A check at the end looks at its source, too.
+        let is_doubtful = server_side && (in_parts || placed.target_proof == Proof::Length);
+        if !is_doubtful && may_be_outdated(&item, !may_restart, &self.context) {
             let acked_bytes = if in_parts { acked_bytes } else { placed.size_bytes };
             let written = Fresh { item, placed, retries, condition, may_restart, acked_bytes, earlier_bytes, upload };
             self.outdated.look(self.context.clone(), written);
             return Ok(());
         }
-        let is_doubtful = server_side && (in_parts || placed.target_proof == Proof::Length);
         let copied = Copied { item, placed, retries, source: is_doubtful.then_some(condition) };
         if is_doubtful || copied.item.may_land_late {
             return self.doubt(&copied);

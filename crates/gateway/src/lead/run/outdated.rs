@@ -1,9 +1,13 @@
-//! Checks each source file again when its copy in an object store is complete.
+//! Checks some sources again when their copies are complete: files that were copied to an object store, and objects that
+//! had changed while they were copied before.
 //!
 //! If a file is rewritten between its last read and the end of the copy's write, the copy is older than the file but
 //! has a later time, because the store sets the time of the write. No later `sync` would notice, because it treats a
 //! destination that is not older as the same. So the file is checked once more, with one `stat`. If it has changed, it
 //! is copied again once, and after that reported as `changed`.
+//!
+//! An object that has changed once is probably still being written: the version that is copied then may be half of what
+//! is meant, for example a file that was just emptied. So it is checked once more in every kind of store.
 //!
 //! No other copies need this. Between file systems a copy keeps its source's time. `mv` checks each source before it
 //! deletes it. Between object stores, a `HEAD` per object would cost money, so `docs/concepts/integrity.md` documents
@@ -74,12 +78,12 @@ impl Outdated {
     }
 }
 
-/// Returns whether no later `sync` would notice that the source changed before its copy was complete.
-pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
+/// Returns whether the source must be checked again: it `has_changed` before, or no later `sync` would notice that it
+/// changed before its copy was complete.
+pub(super) fn may_be_outdated(item: &WorkItem, has_changed: bool, context: &Context) -> bool {
     let is_file = |store: &str| store.starts_with("file:");
     let target = &context.targets[usize::from(item.target)];
-    is_file(context.source.url())
-        && !is_file(target.url())
+    (has_changed || is_file(context.source.url()) && !is_file(target.url()))
         && !context.job.delete_source
         && item.check.is_none()
         && !item.info.key.ends_with('/')
