@@ -3,6 +3,7 @@
 
 use super::context::Context;
 use super::doubted::{Copied, LOOKS_AT_ONCE_MAX};
+use super::looking::Beginning;
 use super::outdated::{Fresh, Outdated, Rechecked, changed, may_be_outdated};
 use super::recorder::Recorder;
 use super::source_deletions::SourceDeletions;
@@ -68,22 +69,21 @@ impl Finisher {
         transfer.item
     }
 
-    /// Ends a transfer that failed. If the copy can be made in another way, returns the item to load and whether it was
-    /// tried before.
+    /// Ends a transfer that failed. If the copy can be made in another way, returns the item to load and why it begins.
     pub(super) async fn failed(
         &mut self,
         mut transfer: Box<ObjectTransfer>,
         fault: Fault,
         recorder: &mut Recorder,
-    ) -> Option<(Box<WorkItem>, bool)> {
+    ) -> Option<(Box<WorkItem>, Beginning)> {
         recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
         self.remember_orphans(&mut transfer);
         if transfer.must_be_moved_again() {
-            return Some((Box::new(WorkItem { check: None, ..*transfer.item }), false));
+            return Some((Box::new(WorkItem { check: None, ..*transfer.item }), Beginning::First));
         }
         if transfer.may_travel_instead() {
             recorder.tally.retried();
-            return Some((Box::new(WorkItem { server_side: false, ..*transfer.item }), true));
+            return Some((Box::new(WorkItem { server_side: false, ..*transfer.item }), Beginning::Again));
         }
         let lost = || Failure::new(fault, "unavailable", "the connection was lost repeatedly");
         let failure = transfer.failure.unwrap_or_else(lost);

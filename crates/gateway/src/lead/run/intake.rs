@@ -3,7 +3,7 @@
 
 use super::causes::{Cause, FailureSite};
 use super::context::Context;
-use super::looking::{Extent, Look, Looked, look};
+use super::looking::{Beginning, Extent, Look, Looked, look};
 use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::transfer::{ObjectTransfer, needs_attributes};
@@ -112,7 +112,7 @@ impl Intake {
         match item.twin {
             _ if self.context.job.dry_run => self.would_copy(&item, recorder),
             Some(_) => self.twins.wait(&item)?,
-            None => return Ok(self.load(item, false, recorder)),
+            None => return Ok(self.load(item, Beginning::First, recorder)),
         }
         Ok(Admitted::Nothing)
     }
@@ -137,13 +137,15 @@ impl Intake {
     }
 
     /// Makes a transfer of an object. Inspects the object first if the listing does not have enough data.
-    pub(super) fn load(&mut self, item: Box<WorkItem>, restarted: bool, recorder: &mut Recorder) -> Admitted {
+    pub(super) fn load(&mut self, item: Box<WorkItem>, beginning: Beginning, recorder: &mut Recorder) -> Admitted {
         if item.twin.is_some() {
             self.begin_judging(item);
             return Admitted::Nothing;
         }
         let looks_at_target = self.outlook.wants_look(&item);
-        if item.check.is_some() || !looks_at_target && !restarted && !needs_attributes(&item, &self.context) {
+        if item.check.is_some()
+            || !looks_at_target && beginning == Beginning::First && !needs_attributes(&item, &self.context)
+        {
             let transfer = ObjectTransfer::whole(item, &self.context);
             return Admitted::Transfer(self.ready(transfer, recorder));
         }
@@ -152,7 +154,7 @@ impl Intake {
         // Gateways elsewhere check each part themselves.
         let earlier = self.unfinished.get(&(item.target, item.target_key.clone())).filter(|_| self.context.local);
         let earlier = earlier.map(Extent::of);
-        tokio::spawn(async move { looking.end(look(item, restarted, earlier, looks_at_target, &context).await) });
+        tokio::spawn(async move { looking.end(look(item, beginning, earlier, looks_at_target, &context).await) });
         Admitted::Nothing
     }
 
@@ -194,7 +196,7 @@ impl Intake {
         if item.twin == Some(Twin::Same) {
             recorder.tally.found(item.info.size_bytes);
         }
-        self.load(Box::new(WorkItem { twin: None, ..*item }), false, recorder)
+        self.load(Box::new(WorkItem { twin: None, ..*item }), Beginning::First, recorder)
     }
 
     /// Gives a transfer the upload of an earlier run, if there is one, and the guess about its destination.

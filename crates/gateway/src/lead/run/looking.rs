@@ -15,6 +15,20 @@ use tradewind_wire::Fault;
 /// Time limit of a look at a destination. The lead may have no network path to a store that its sinks write to.
 const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
 
+/// Pause before a look at an object that has changed while it was copied. A file that is rewritten is empty or short for
+/// a moment, and may have its old time until it is longer.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Why the transfer of an object begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    First,
+    /// An attempt has failed.
+    Again,
+    /// The source has changed during an attempt.
+    Changed,
+}
+
 /// A look at an object, for which the lead waits. If it is dropped before its end (its task has panicked), the object
 /// fails.
 pub(super) struct Look {
@@ -87,11 +101,15 @@ impl Extent {
 /// With `looks_at_target`, also asks the destination for its present object.
 pub(super) async fn look(
     item: Box<WorkItem>,
-    restarted: bool,
+    beginning: Beginning,
     earlier: Option<Extent>,
     looks_at_target: bool,
     context: &Context,
 ) -> Looked {
+    if beginning == Beginning::Changed {
+        tokio::time::sleep(SETTLING).await;
+    }
+    let restarted = beginning != Beginning::First;
     let target = &context.targets[usize::from(item.target)];
     let key = item.target_key.clone();
     let target_state =

@@ -46,6 +46,7 @@ mod tally;
 mod transfer;
 mod twins;
 
+use self::looking::Beginning;
 use crate::background::Background;
 use crate::control::events::EventSender;
 use crate::drain::DRAIN_MAX;
@@ -330,7 +331,7 @@ impl Run {
                 Some(rechecked) = self.finisher.outdated.next() => {
                     let is_stopping = self.stopping.is_some();
                     let again = self.finisher.rechecked(rechecked, is_stopping, &mut self.recorder).await?;
-                    again.into_iter().for_each(|item| self.load(item, true));
+                    again.into_iter().for_each(|item| self.load(item, Beginning::Changed));
                 }
                 Ok(()) = self.rerouted.changed() => self.take_routes(),
                 () = stop.cancelled(), if self.stopping.is_none() => self.stop(Outcome::Interrupted, None, None),
@@ -408,8 +409,8 @@ impl Run {
         }
     }
 
-    fn load(&mut self, item: Box<WorkItem>, restarted: bool) {
-        let admitted = self.intake.load(item, restarted, &mut self.recorder);
+    fn load(&mut self, item: Box<WorkItem>, beginning: Beginning) {
+        let admitted = self.intake.load(item, beginning, &mut self.recorder);
         self.admit(admitted);
     }
 
@@ -435,14 +436,15 @@ impl Run {
         match ended {
             Ended::Finished(transfer) => self.finisher.finished(transfer, &mut self.recorder).await?,
             Ended::Failed(transfer, fault) => {
-                if let Some((item, restarted)) = self.finisher.failed(transfer, fault, &mut self.recorder).await {
-                    self.load(item, restarted);
+                if let Some((item, beginning)) = self.finisher.failed(transfer, fault, &mut self.recorder).await {
+                    self.load(item, beginning);
                 }
             }
             Ended::Restart(transfer) => {
                 self.intake.note_upload_gone(&transfer);
+                let beginning = if transfer.has_changed() { Beginning::Changed } else { Beginning::Again };
                 let item = self.finisher.restarted(transfer, &mut self.recorder);
-                self.load(item, true);
+                self.load(item, beginning);
             }
         }
         Ok(())

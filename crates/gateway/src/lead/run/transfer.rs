@@ -13,6 +13,7 @@ use tradewind_store::{
     Attributes, Checksums, Error, Expect, KEPT_TIME, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits,
     TagSupport, Tags, UploadId, kept_time_text,
 };
+use tradewind_wire::Fault;
 use tradewind_wire::scheduler::{Layout, NewObject};
 
 /// Number of tries that may find the destination in an unexpected state; the next try writes unconditionally. Less than
@@ -240,6 +241,11 @@ impl ObjectTransfer {
     /// Returns whether the object was only checked, not sent, and turned out to be lost, so that it must be moved.
     pub(super) fn must_be_moved_again(&self) -> bool {
         self.item.check.is_some()
+    }
+
+    /// Returns whether the object failed because its source has changed.
+    pub(super) fn has_changed(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.fault == Fault::Changed)
     }
 
     /// Returns whether the store could not copy the object itself, so that its bytes must pass through a gateway after
