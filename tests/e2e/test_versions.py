@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,6 +191,22 @@ def test_a_source_that_keeps_shrinking_has_changed(store: OddStore, command: Com
     assert kinds(done) == ["changed"]
     assert not to.exists()
     assert len(store.requests(during("get", "k"))) <= 6
+
+
+def test_a_source_that_is_rewritten_is_copied_when_it_is_complete(
+    s3_store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    """It is empty for a moment, and so was the copy."""
+    source, to = OddPlace(s3_store, command), tmp_path / "to"
+    source.put("k", b"old")
+
+    def rewrite() -> None:
+        source.put("k", b"")
+        threading.Timer(0.3, lambda: source.put("k", b"new")).start()
+
+    s3_store.add(Rule(Call(rewrite), when=during("get", "k"), count=1))
+    command.run("cp", f"{source.url}/k", str(to), *source.flags()).expect(0)
+    assert to.read_bytes() == b"new"
 
 
 def test_a_source_that_changes_again_after_a_restart_has_changed(
