@@ -211,9 +211,10 @@ def test_an_address_that_could_not_be_admitted_is_admitted_later(
 
 
 def test_rules_of_the_user_are_left_alone(stage: GcpStage) -> None:
-    provider = stage.provider(firewall=False, home_cidr=None)
-    (machine,) = launch(provider)
-    provider.terminate([machine.id])
+    for name, home in (("one", None), ("two", "2001:db8::7/128")):
+        provider = stage.provider(firewall=False, home_cidr=home)
+        (machine,) = launch(provider, order(name))
+        provider.terminate([machine.id])
     assert not [method for method in stage.methods() if method.startswith("firewalls")]
 
 

@@ -190,7 +190,7 @@ class AwsProvider:
         own_group = self._settings.network(region_name(order.region)).security_group is None
         if is_public(order, self._settings) and own_group and self._settings.home_cidr is None:
             return "the public address of this machine is unknown: set home_cidr in [fleet]"
-        if is_public(order, self._settings) and ":" in (self._settings.home_cidr or ""):
+        if is_public(order, self._settings) and own_group and ":" in (self._settings.home_cidr or ""):
             return f"machines in EC2 have IPv4 addresses, and home_cidr is {self._settings.home_cidr}"
         if not is_public(order, self._settings) and self._settings.called_home is None:
             return "machines without public addresses call home, so home_cidr of [fleet] must be one address"

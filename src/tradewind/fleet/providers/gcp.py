@@ -253,7 +253,7 @@ class GcpProvider:
             words = "machines without public addresses call home, so home_cidr of [gcp] must be one address"
         elif self._settings.control == "public" and self._settings.firewall and self._settings.home_cidr is None:
             words = "the public address of this machine is unknown: set home_cidr in [fleet]"
-        elif ":" in (self._settings.home_cidr or ""):
+        elif ":" in (self._settings.home_cidr or "") and not self._admits_by_itself:
             # A rule has ranges of IPv4 or of IPv6, and these VMs have addresses of IPv4 only.
             words = f"VMs have IPv4 addresses, and home_cidr is {self._settings.home_cidr}"
         elif order.zone is not None and order.zone not in self._zones(order.region)[0]:
@@ -466,6 +466,11 @@ class GcpProvider:
     def host(self, machine: Machine) -> ConsoleAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
         return ConsoleAccess(machine, self.look, self.console)
+
+    @property
+    def _admits_by_itself(self) -> bool:
+        """Whether rules of the user, in which home may have any address, admit this machine to public VMs."""
+        return self._settings.control == "public" and not self._settings.firewall
 
     def console(self, machine: Machine, bytes_max: int) -> str:
         """Return the end of a machine's serial console; nothing if it cannot be read, as that of a deleted machine."""
