@@ -481,7 +481,7 @@ class RunningJob:
                 self.spec = self._adaptation.spec
             if self._leaving.is_set():
                 return None
-            self._gateways = self._restart(self.spec, self._present_plan, self._leaving.is_set)
+            self._gateways = self._restart(self.spec, self.present_plan, self._leaving.is_set)
             if self._leaving.is_set():
                 self._gateways.kill()  # The end may have passed the point at which it ends machines.
                 return None
@@ -575,10 +575,6 @@ class RunningJob:
             return
         done = self.summary is not None and self.summary.outcome == "done"
         forget_lead(self._store, self.id, self.spec.state_dir, done=done)
-
-    @property
-    def _present_plan(self) -> Plan:
-        return self.plan if self._adaptation is None else self._adaptation.plan
 
     def drain_to_end(self) -> None:
         """Drain, and return when the events have ended. A KeyboardInterrupt then ends all processes at once."""
