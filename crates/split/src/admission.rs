@@ -4,7 +4,7 @@
 //! of accepts and a share of the places of their own, so that they cannot use up those of clients.
 
 use crate::config::Limits;
-use crate::limits::{KNOWN_FOR, KNOWN_MAX, STRANGERS_PART};
+use crate::limits::{KNOWN_FOR, KNOWN_MAX, LOOKUPS_PER_CLIENT_MAX, STRANGERS_PART};
 use crate::rates::{Bucket, Rates};
 use crate::refusal::{Cause, Refusal};
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ pub(crate) enum Key {
     Opening(IpAddr),
     Proxy(String),
     Destination(String),
+    /// A client, for the names that are looked up for it.
+    Lookup(IpAddr),
 }
 
 /// The party whose accepts per second are counted.
@@ -148,6 +150,7 @@ impl Admission {
                 Some((Rated::Client(*address), counts.limits.accepts_per_client())),
             ),
             Key::Opening(_) | Key::Proxy(_) => (counts.limits.connections_per_proxy_max, None),
+            Key::Lookup(_) => (LOOKUPS_PER_CLIENT_MAX, None),
             Key::Destination(destination) => (
                 counts.limits.connections_per_destination_max,
                 Some((Rated::Destination(destination.clone()), counts.limits.accepts_per_destination())),
@@ -327,6 +330,17 @@ mod tests {
         assert!(admission.enter(to("a:1"), now).is_err());
         admission.enter(to("b:1"), now).unwrap();
         admission.enter(to("a:1"), now + Duration::from_secs(1)).unwrap();
+    }
+
+    #[test]
+    fn one_client_cannot_use_up_the_name_lookups_of_the_others() {
+        let (admission, now) = (Admission::new(Limits::default()), Instant::now());
+        let lookup = |last| admission.enter(Key::Lookup(address(last)), now);
+        let held: Vec<_> = (0..LOOKUPS_PER_CLIENT_MAX).map(|_| lookup(1).unwrap()).collect();
+        assert_eq!(lookup(1).unwrap_err().cause, Cause::Limit);
+        let _other = lookup(2).unwrap();
+        drop(held);
+        let _again = lookup(1).unwrap();
     }
 
     #[test]

@@ -166,6 +166,14 @@ impl AllowList {
         }
     }
 
+    /// True if a destination has a rule of its own: a name counts by rules of names only, whatever it resolves to.
+    pub fn lists(&self, destination: &Destination) -> bool {
+        match &destination.host {
+            Host::Address(address) => self.allows_address(destination, *address),
+            Host::Name(_) => self.patterns.iter().any(|pattern| pattern.matches(destination)),
+        }
+    }
+
     /// True if a destination may be dialed at an address to which it resolved.
     pub fn allows_address(&self, destination: &Destination, address: IpAddr) -> bool {
         let (address, port) = (address.to_canonical(), destination.port);

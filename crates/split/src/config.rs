@@ -5,7 +5,7 @@ use crate::destination::{Destination, Host};
 use crate::limits::{
     HOPS_MAX, KEPT_READY_MAX, LISTENERS_MAX, PACE_BYTES_PER_S_MIN, POOL_AGE_MIN, POOL_MAX, TOKENS_BYTES_MAX,
 };
-use crate::refusal::SplitError;
+use crate::refusal::{Cause, Refusal, SplitError};
 use crate::token::Tokens;
 use crate::upstream::{Login, Upstream};
 use serde::Deserialize;
@@ -126,10 +126,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// True if it serves a proxy, and that proxy's flows may go to the destination.
-    pub(crate) fn serves(&self, caller: &str, destination: &Destination) -> bool {
-        let allow = self.callers.as_ref().map(|callers| callers.get(caller));
-        allow.is_none_or(|allow| allow.is_some_and(|allow| allow.allows_request(destination)))
+    /// The destinations of a proxy's flows. `None`: all that this proxy serves.
+    ///
+    /// # Errors
+    /// The listener does not serve the proxy.
+    pub(crate) fn caller(&self, name: &str) -> Result<Option<&AllowList>, Refusal> {
+        let Some(callers) = &self.callers else { return Ok(None) };
+        callers.get(name).map(Some).ok_or_else(|| Refusal::new(Cause::NotAllowed, name))
     }
 
     /// Its tokens, read from their file if they are in one.

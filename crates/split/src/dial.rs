@@ -1,6 +1,7 @@
 //! Establishes the far side of a flow: dials the destination, or passes the request to the next proxy.
 
-use crate::allow::Pattern;
+use crate::admission::Key;
+use crate::allow::{AllowList, Pattern};
 use crate::conn::{Conn, set_dialed_options};
 use crate::destination::{Destination, Host};
 use crate::files::used_up;
@@ -16,7 +17,7 @@ use crate::refusal::{Cause, Refusal};
 use crate::upstream::{self, Upstream};
 use rustls_pki_types::ServerName;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
@@ -26,13 +27,18 @@ use tokio_rustls::{TlsConnector, TlsStream};
 /// The far side of a flow, and where the connection to the next proxy came from, if it goes through one.
 pub(crate) type Far = (Conn, Option<Source>);
 
-/// Establishes the far side within the dial timeout.
-pub(crate) async fn establish(shared: &Arc<Shared>, request: &Request) -> Result<Far, Refusal> {
+/// Establishes the far side within the dial timeout. `caller` has the destinations of the proxy that requests it, if they
+/// are limited.
+pub(crate) async fn establish(
+    shared: &Arc<Shared>,
+    request: &Request,
+    caller: Option<&AllowList>,
+) -> Result<Far, Refusal> {
     let timeout = shared.config.limits.dial_timeout().min(Duration::from_millis(request.within_ms.into()));
     let deadline = Instant::now() + timeout;
     let established = async {
         let Some((next, rest)) = request.route.split_first() else {
-            return Ok((direct(shared, request).await?, None));
+            return Ok((direct(shared, request, caller).await?, None));
         };
         match shared.config.upstreams.get(next) {
             Some(proxy) => Ok((outside(shared, next, proxy, &request.destination).await?, None)),
@@ -44,12 +50,15 @@ pub(crate) async fn establish(shared: &Arc<Shared>, request: &Request) -> Result
     })
 }
 
-/// Dials the destination itself, at the addresses that the allow-list permits, and never at its own listeners.
-async fn direct(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
+/// Dials the destination itself, at the addresses that the allow-list and that of the caller permit, and never at its own
+/// listeners.
+async fn direct(shared: &Shared, request: &Request, caller: Option<&AllowList>) -> Result<Conn, Refusal> {
     let destination = &request.destination;
-    let addresses = resolve(shared, destination).await?;
+    let addresses = resolve(shared, destination, Some(request.client.ip())).await?;
     let allowed = |address: &&SocketAddr| {
-        shared.config.allow.allows_address(destination, address.ip()) && !leads_here(&shared.addresses, **address)
+        shared.config.allow.allows_address(destination, address.ip())
+            && caller.is_none_or(|allow| allow.allows_address(destination, address.ip()))
+            && !leads_here(&shared.addresses, **address)
     };
     let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
     for address in addresses.iter().filter(allowed).take(ADDRESSES_MAX) {
@@ -77,12 +86,23 @@ async fn introduce(
     Ok(Conn::Plain(tcp))
 }
 
-async fn resolve(shared: &Shared, destination: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
+/// The addresses of a destination, looked up for a client, or for this proxy itself.
+async fn resolve(
+    shared: &Shared,
+    destination: &Destination,
+    client: Option<IpAddr>,
+) -> Result<Vec<SocketAddr>, Refusal> {
     match &destination.host {
         Host::Address(address) => Ok(vec![SocketAddr::new(*address, destination.port)]),
         Host::Name(name) => {
             let target = (name.clone(), destination.port);
-            let found = look_up(&shared.lookups, move || Ok(target.to_socket_addrs()?.collect())).await;
+            let enter = |client: IpAddr| shared.admission.enter(Key::Lookup(client.to_canonical()), Instant::now());
+            let of_client = client.map(enter).transpose()?;
+            let found = look_up(&shared.lookups, move || {
+                let _of_client = of_client;
+                Ok(target.to_socket_addrs()?.collect())
+            })
+            .await;
             found.map_err(|Refusal { cause, detail }| Refusal::new(cause, format!("{destination}: {detail}")))
         }
     }
@@ -98,7 +118,7 @@ async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> 
 async fn connect_proxy(shared: &Shared, name: &str, address: &Destination) -> Result<TcpStream, Refusal> {
     let mut tcp = Err(Refusal::new(Cause::NameNotFound, name));
     let started = Instant::now();
-    for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
+    for address in resolve(shared, address, None).await?.into_iter().take(ADDRESSES_MAX) {
         tcp = connect(shared, address)
             .await
             .map_err(|error| Refusal::new(cause_of_hop(&error), format!("{name}: {error}")));

@@ -39,6 +39,8 @@ pub const TOKENS_MAX: usize = 4096;
 /// Most name lookups under way at once; beyond it, connections to names are refused. A lookup takes a thread, and goes on
 /// after the connection has given up. Tokio has 512 such threads, which must not all wait for a silent name server.
 pub const LOOKUPS_MAX: usize = 256;
+/// Most of them for one client address.
+pub const LOOKUPS_PER_CLIENT_MAX: usize = LOOKUPS_MAX / 2;
 /// Most bytes of a file of tokens; a larger one is refused.
 pub const TOKENS_BYTES_MAX: u64 = 1 << 20;
 /// Most addresses of a name that are dialed, in the resolver's order.

@@ -1,12 +1,14 @@
 //! The proxy: accepts connections, and runs each flow to its end.
 
 use crate::admission::{Admission, Key, Place};
+use crate::allow::AllowList;
 use crate::config::{Config, Listener, Way};
 use crate::conn::{Conn, reset_when_dropped, set_accepted_options};
 use crate::dial;
 use crate::entrance::{Door, Entrance, entrances};
 use crate::files::within_files;
 use crate::handle::Handle;
+use crate::header::Request;
 use crate::hops::HopCounts;
 use crate::limits::{ACCEPT_RETRY_PAUSE, ENDED_FLOWS_INTERVAL, LISTENERS_MAX, LOOKUPS_MAX};
 use crate::pace::Paces;
@@ -314,15 +316,18 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
     let destination = request.destination.to_string();
     let established = Box::pin(async {
         let enter = |key| shared.admission.enter(key, requested);
-        let may_ask = opened.proxy.as_ref().is_none_or(|name| listener.serves(name, &request.destination));
+        let caller = opened.proxy.as_ref().map_or(Ok(None), |name| listener.caller(name));
         let by_proxy = opened.proxy.map(|name| enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(enter).transpose()?;
-        if !may_ask || !shared.config.allow.allows_request(&request.destination) {
+        let caller = caller?;
+        if !caller.is_none_or(|allow| may_ask(allow, &request))
+            || !shared.config.allow.allows_request(&request.destination)
+        {
             return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
         let to = enter(Key::Destination(destination.clone()))?;
-        let far = dial::establish(shared, &request).await;
+        let far = dial::establish(shared, &request, caller).await;
         let far = far.inspect_err(|refusal| {
             // A destination that refuses a connection was reached.
             if refusal.cause != Cause::Refused {
@@ -353,6 +358,15 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
             let _ = tokio::time::timeout(shared.config.limits.request_timeout(), answer).await;
             Err(refusal)
         }
+    }
+}
+
+/// True if a caller's flows may go to a destination. Names are resolved by the exit only, so a proxy on the way passes on
+/// those that have a rule.
+fn may_ask(caller: &AllowList, request: &Request) -> bool {
+    match request.route.is_empty() {
+        true => caller.allows_request(&request.destination),
+        false => caller.lists(&request.destination),
     }
 }
 

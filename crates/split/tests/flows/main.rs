@@ -1,6 +1,7 @@
 //! Real proxies on loopback: how flows start, move bytes and end, directly and over hops.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod changes;
 mod endings;
 mod harness;
 mod hostile;

@@ -259,3 +259,65 @@ async fn a_caller_gets_only_the_destinations_of_its_own_flows() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_name_does_not_lead_a_caller_to_the_destinations_of_another_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (fleet, destination) = (Fleet::new(), listener.local_addr().unwrap());
+    let named = format!("localhost:{}", destination.port());
+    let elsewhere = format!("10.0.0.1:{}", destination.port());
+    // `Fleet` calls every peer so. The flows of another caller go to the destination.
+    let cases = [
+        (json!([elsewhere]), false),
+        // A name may resolve to anything, now or later.
+        (json!([named]), false),
+        (json!([destination]), true),
+    ];
+    for (own, served) in cases {
+        let hop = json!({"listen": "127.0.0.1:0", "way": "hop", "callers": {"peer": own, "other": [destination]}});
+        let exit = json!({"listeners": [hop], "identity": "unused", "allow": [destination, named, elsewhere]});
+        let exit = Running::start(exit, Some(fleet.identity("exit")));
+        let entry = json!({
+            "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": named}],
+            "identity": "unused", "proxies": {"exit": exit.address}, "allow": [named],
+            "default_route": ["exit"],
+        });
+        let entry = Running::start(entry, Some(fleet.identity("entry")));
+        if served {
+            let (mut client, mut server) = pair(&listener, &[entry]).await;
+            client.write_all(b"x").await.unwrap();
+            assert_eq!(read_exactly(&mut server, 1).await, b"x");
+        } else {
+            expect_reset(entry.address).await;
+            assert_eq!(exit.until(|status| status.open == 0).await.refused, [(Cause::NotAllowed, 1)].into(), "{own}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_on_the_way_passes_on_only_the_names_of_its_caller() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (fleet, destination) = (Fleet::new(), listener.local_addr().unwrap());
+    let named = format!("localhost:{}", destination.port());
+    let exit =
+        json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused", "allow": [destination]});
+    let exit = Running::start(exit, Some(fleet.identity("exit")));
+    for (own, served) in [(&named, true), (&destination.to_string(), false)] {
+        let hop = json!({"listen": "127.0.0.1:0", "way": "hop", "callers": {"peer": [own]}});
+        let middle = json!({"listeners": [hop], "identity": "unused", "proxies": {"exit": exit.address},
+                            "allow": [named, destination]});
+        let middle = Running::start(middle, Some(fleet.identity("middle")));
+        let entry = json!({
+            "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": named}],
+            "identity": "unused", "proxies": {"middle": middle.address, "exit": exit.address}, "allow": [named],
+            "default_route": ["middle", "exit"],
+        });
+        let entry = Running::start(entry, Some(fleet.identity("entry")));
+        if served {
+            drop(pair(&listener, &[entry]).await);
+        } else {
+            expect_reset(entry.address).await;
+            assert_eq!(middle.until(|status| status.open == 0).await.refused, [(Cause::NotAllowed, 1)].into());
+        }
+    }
+}
