@@ -125,6 +125,24 @@ def test_a_machine_costs_the_price_of_its_launch_whatever_its_offer_costs_now(
         assert [each.usd for each in machines(engine.fleets.everywhere(sites))] == pytest.approx([72.0], abs=0.1)
 
 
+def test_a_fleet_whose_provider_has_no_working_connection_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a file of its login has gone, or no socket is free. Nobody knows then which machines run."""
+
+    def fail(*_: object) -> Provider:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("tradewind.engine.fleets.make_provider", fail)
+    monkeypatch.setattr("tradewind.fleet.ending.make_provider", fail)
+    with Engine(state_dir=str(tmp_path)) as engine:
+        FleetJournal(tmp_path).open("f", "a test", {"kind": "aws"}, {"relay-1": REGION})
+        (state,) = engine.fleets.states()
+        assert state.record.id == "f" and state.alive is None
+        (ended,) = engine.fleets.end(["f"])
+        assert ended.error is not None and "too many open files" in str(ended.error)
+
+
 def test_a_machine_of_a_job_costs_the_price_in_its_ledger(tmp_path: Path, providers: dict[str, Provider]) -> None:
     now_s = time.time()
     use = MachineUse.of(1, "f", "relay-1", REGION, now_s - 3600, MachinePrice(0.03, "the plan"))

@@ -16,6 +16,7 @@ from tests.fleet.aws_stage import AwsStage, launch, order
 from tests.fleet.orders import OWNER
 from tests.fleet.test_aws_policy import Account, lacking, without
 from tradewind.errors import ConfigError
+from tradewind.fleet.aws.instances import run_request
 from tradewind.fleet.aws.policy import policy
 from tradewind.fleet.provider import Checking, Keepable, Lease, Provider, Refusal
 from tradewind.model.aws import AwsSettings, read_aws
@@ -88,6 +89,37 @@ def test_a_repeated_launch_schedules_what_the_first_could_not(stage: AwsStage) -
         (again,) = launch(stage.provider())
         assert again.id == machine.id
         assert len(stage.cloud.schedules()) == 1
+
+
+def test_a_client_that_dies_before_the_schedule_leaves_an_instance_that_ends_itself(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch request itself has all that the instance needs: a timer that runs first, and what a shutdown does."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    sent: list[dict[str, Any]] = []
+
+    def noted(*given: Any, **words: Any) -> dict[str, Any]:
+        sent.append(run_request(*given, **words))
+        return sent[-1]
+
+    monkeypatch.setattr("tradewind.fleet.providers.aws.run_request", noted)
+    monkeypatch.setattr("tradewind.fleet.providers.aws.schedule_end", die)
+    with pytest.raises(Killed):
+        stage.provider().launch([order()])
+    assert len(stage.living()) == 1 and stage.cloud.schedules() == []
+    assert sent[0]["InstanceInitiatedShutdownBehavior"] == "terminate"
+    script = sent[0]["UserData"]
+    assert "boot_s=" in script and script.index("watch_lease &") < script.index('say "booted"')
+    monkeypatch.undo()
+    with mock.patch.dict(os.environ, KEYS):
+        (left,) = [one for one in stage.provider().leftovers() if one.kind == "machine"]
+        assert stage.provider().terminate([left.id])[0].refusal is None
 
 
 @pytest.mark.parametrize(

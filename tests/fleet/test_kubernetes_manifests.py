@@ -79,7 +79,10 @@ def test_a_gateway_that_stands_still_is_killed_in_about_a_minute_and_a_busy_one_
 def test_the_end_of_a_killed_gateway_is_not_explained_by_its_log() -> None:
     def ending(code: int, reason: str) -> str | None:
         ended = {"exitCode": code, "reason": reason, "message": '{"control": "0.0.0.0:1"}'}
-        pod = {"metadata": {}, "status": {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]}}
+        pod = {
+            "metadata": {},
+            "status": {"phase": "Failed", "containerStatuses": [{"name": "gateway", "state": {"terminated": ended}}]},
+        }
         return Found("one", {"metadata": {}}, pod).ending()
 
     assert ending(137, "Error") == (
@@ -103,7 +106,7 @@ def test_a_service_account_gives_a_pod_a_workload_identity_and_no_access_to_the_
 def test_nodes_are_chosen_as_configured() -> None:
     cluster = KubeCluster("c", "site:a", "i", node_selector={"pool": "x"}, tolerations=(Toleration("t", "v"),))
     pod = pod_of(cluster)
-    assert pod["nodeSelector"] == {"pool": "x"}
+    assert pod["nodeSelector"]["pool"] == "x"
     assert {"key": "t", "operator": "Equal", "value": "v"} in pod["tolerations"]
 
 

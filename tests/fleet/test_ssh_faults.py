@@ -12,6 +12,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -258,8 +259,8 @@ def test_a_program_is_copied_compressed_if_the_host_can_unpack_it(
     """It is the same program either way."""
     sent: list[int] = []
 
-    def counted(words: Sequence[str], given: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
-        code, out, errors = run_bounded(words, given, timeout_s)
+    def counted(words: Sequence[str], given: bytes, *rest: Any) -> tuple[int, bytes, bytes]:
+        code, out, errors = run_bounded(words, given, *rest)
         sent.append(len(given) if code == 0 else 0)
         return code, out, errors
 

@@ -20,7 +20,7 @@ from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import CLOUDS, SSH, Sites
 
-__all__ = ["Everywhere", "FoundLeftover", "FoundMachine", "Swept"]
+__all__ = ["FAILURES", "Everywhere", "FoundLeftover", "FoundMachine", "Swept", "typed_error"]
 
 #: Timeout of listing what is left at a place: lists of several kinds, in each region of a cloud.
 LEFTOVERS_S = 120.0
@@ -140,7 +140,7 @@ class Everywhere:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
         except FAILURES as error:
-            return _typed(error)
+            return typed_error(error)
         living = [machine for machine in listed if not machine.ended]
         offers = self._offers(provider, {machine.region for machine in living})
         now_s = time.time()
@@ -225,7 +225,7 @@ class Everywhere:
                 if one.tags.get(FLEET_TAG) in fleets:
                     done.append(self._removed(place.name, provider, one))
         except FAILURES as error:
-            done.append(Swept(place.name, _typed(error)))
+            done.append(Swept(place.name, typed_error(error)))
         return done
 
     def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
@@ -238,7 +238,7 @@ class Everywhere:
             for one in self._removable(provider, everything):
                 done.append(self._removed(place.name, provider, one))
         except FAILURES as error:
-            done.append(Swept(place.name, _typed(error)))
+            done.append(Swept(place.name, typed_error(error)))
         return done
 
     def _removable(self, provider: Provider, everything: bool) -> list[Leftover]:
@@ -264,7 +264,7 @@ class Everywhere:
         try:
             terminate(provider, [one.id], 0.0, self._in_flight)
         except FAILURES as error:
-            return Swept(place, _typed(error))
+            return Swept(place, typed_error(error))
         return Swept(f"{place}: removed a {one.named}")
 
     def _ended(self, place: str, provider: Provider, wanted: Sequence[FoundMachine]) -> list[Swept]:
@@ -275,7 +275,7 @@ class Everywhere:
         try:
             terminate(provider, ids, STOP_S, self._in_flight, lambda ended: gone.add(ended.id))
         except FAILURES as failed:
-            error = _typed(failed)
+            error = typed_error(failed)
         now_s = time.time()
         ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted if found.machine.id in gone)
         names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in ended)
@@ -310,7 +310,7 @@ class Everywhere:
         try:
             return self._leftovers(place.connected())
         except FAILURES as error:
-            return _typed(error)
+            return typed_error(error)
 
 
 def _unused(left: Sequence[Leftover]) -> list[Leftover]:
@@ -333,10 +333,11 @@ def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) ->
     try:
         return make_provider(document, gateway, journal)
     except FAILURES as error:
-        return _typed(error)
+        return typed_error(error)
 
 
-def _typed(error: TradewindError | OSError) -> TradewindError:
+def typed_error(error: TradewindError | OSError) -> TradewindError:
+    """Return an error of FAILURES as one of Tradewind."""
     if isinstance(error, TradewindError):
         return error
     words = error.strerror or " ".join(str(error).split())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tradewind.engine.everywhere import Everywhere
+from tradewind.engine.everywhere import FAILURES, Everywhere, typed_error
 from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
@@ -251,8 +251,8 @@ class Fleets:
                 machines = end_fleet(record, self._journal, self._gateway, Patience(say=self.say))
                 provider = make_provider(record.provider, self._gateway, self._journal)
                 remains = look_for_remains(provider, record.id, InFlight())
-            except TradewindError as error:
-                yield FleetEnd(record.id, error=error)
+            except FAILURES as error:
+                yield FleetEnd(record.id, error=typed_error(error))
                 continue
             # A living owner charges its job itself.
             job_id, unbooked = self._book_ends(record, jobs if is_free else ())
@@ -279,8 +279,8 @@ class Fleets:
         try:
             kept = {name: machine.region for name, machine in keeping.machines.items()}
             machines = end_extra(record, kept, self._journal, self._gateway)
-        except TradewindError as error:
-            yield FleetEnd(record.id, error=error, is_kept=True)
+        except FAILURES as error:
+            yield FleetEnd(record.id, error=typed_error(error), is_kept=True)
             return
         job_id, unbooked = self._book_ends(record, self._jobs_of(record))
         book.returned(record.id)
@@ -326,6 +326,6 @@ class Fleets:
         try:
             provider = make_provider(record.provider, self._gateway, self._journal)
             machines = provider.machines({FLEET_TAG: record.id})
-        except TradewindError:
+        except FAILURES:
             return None
         return tuple(machine.name for machine in machines if not machine.ended)

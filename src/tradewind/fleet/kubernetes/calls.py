@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.kubernetes.kubeconfig import kubeconfig_of
-from tradewind.fleet.kubernetes.objects import ENTRANCE_TAG
+from tradewind.fleet.kubernetes.objects import CONTAINER, ENTRANCE_TAG
 from tradewind.fleet.kubernetes.refusals import answered
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.model.kubernetes import KubeCluster
@@ -199,7 +199,7 @@ class ClusterCalls:
     def log(self, pod: str, lines_max: int) -> str:
         """Return the end of a gateway's log."""
         with answered(self._cluster.context):
-            return "".join(self._connected().log(pod, tail_lines=lines_max))
+            return "".join(self._connected().log(pod, container=CONTAINER, tail_lines=lines_max))
 
     def _delete(self, call: Any) -> None:
         from lightkube import ApiError

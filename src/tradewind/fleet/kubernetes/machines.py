@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from tradewind.fleet.kubernetes.objects import LEASE_TAG, TYPE_TAG
+from tradewind.fleet.kubernetes.objects import CONTAINER, LEASE_TAG, TYPE_TAG
 from tradewind.fleet.kubernetes.refusals import of_unschedulable, of_waiting
 from tradewind.fleet.provider import NAME_TAG, OWNER_TAG, Lease, Machine, Refusal
 from tradewind.model.kubernetes import KubeCluster
@@ -47,8 +47,10 @@ class Found:
     @property
     def container(self) -> Mapping[str, Any]:
         """State of the gateway's container: `waiting`, `running` or `terminated`."""
-        statuses = self.status.get("containerStatuses") or [{}]
-        state: Mapping[str, Any] = statuses[0].get("state") or {}
+        statuses = self.status.get("containerStatuses") or []
+        # An admission webhook may have added containers of others.
+        own: Mapping[str, Any] = next((status for status in statuses if status.get("name") == CONTAINER), {})
+        state: Mapping[str, Any] = own.get("state") or {}
         return state
 
     @property
@@ -121,7 +123,9 @@ class Found:
         words = f"{context}: the gateway ended at once: {self.ending()}"
         if reason.startswith("OutOf") or reason == "Evicted":
             return Refusal("capacity", words)
-        return Refusal("bad request" if self.container.get("terminated") else "transient", words)
+        # With a reason of its own the pod was ended by its node, which may shut down, and not by the gateway.
+        failed = self.container.get("terminated") is not None and not reason
+        return Refusal("bad request" if failed else "transient", words)
 
 
 def is_ours(found: Mapping[str, Any]) -> bool:
@@ -193,8 +197,8 @@ def _addresses(cluster: KubeCluster, found: Found, external: Callable[[str], str
 
 def _ports(found: Found) -> dict[str, int]:
     source = (found.job or {}).get("spec", {}).get("template", {}).get("spec") or (found.pod or {}).get("spec") or {}
-    containers = source.get("containers") or [{}]
-    return {port["name"]: port["containerPort"] for port in containers[0].get("ports") or []}
+    own: Mapping[str, Any] = next((one for one in source.get("containers") or [] if one.get("name") == CONTAINER), {})
+    return {port["name"]: port["containerPort"] for port in own.get("ports") or []}
 
 
 def _condition(conditions: list[Mapping[str, Any]] | None, kind: str) -> Mapping[str, Any] | None:

@@ -49,6 +49,16 @@ GRACE_S = 15
 CHECKS = {"periodSeconds": 10, "timeoutSeconds": 20, "failureThreshold": 3}
 #: The pods of a node that has stopped to report count as ended after this time.
 LOST_S = 30
+#: Labels and annotations of a pod. A service mesh adds no container: it would keep the pod after its gateway, whose
+#: connections are sealed anyway. Autoscalers do not move a gateway to another node while bytes pass through it.
+UNMESHED = {"sidecar.istio.io/inject": "false"}
+UNDISTURBED = {
+    "linkerd.io/inject": "disabled",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+#: Images are for Linux. Each node has this label.
+SYSTEM = {"kubernetes.io/os": "linux"}
 AZURE_IDENTITY = "azure.workload.identity/use"
 #: The user and group that run the gateway: nobody.
 NOBODY = 65534
@@ -84,7 +94,10 @@ def job(order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str, int]) -> d
             "backoffLimit": 0,
             "activeDeadlineSeconds": START_S,
             "ttlSecondsAfterFinished": REMAINS_S,
-            "template": {"metadata": {"labels": labels | _identity_labels(cluster)}, "spec": pod},
+            "template": {
+                "metadata": {"labels": labels | UNMESHED | _identity_labels(cluster), "annotations": UNDISTURBED},
+                "spec": pod,
+            },
         },
     }
 
@@ -135,7 +148,7 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
             "fsGroup": NOBODY,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "nodeSelector": dict(cluster.node_selector),
+        "nodeSelector": {**SYSTEM, **cluster.node_selector},
         "tolerations": [*_tolerations_of_loss(), *(_toleration(one) for one in cluster.tolerations)],
         "imagePullSecrets": [{"name": secret} for secret in cluster.pull_secrets],
         "volumes": [

@@ -23,11 +23,19 @@ _FORBIDDEN = re.compile(
 #: Words of a scheduler if a node could run the pod but has no room.
 _NO_ROOM = ("Insufficient ", "free ports", "Too many pods", "No preemption victims")
 #: States of a container that does not start because of its image.
-IMAGE_STATES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+IMAGE_STATES = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
 #: States of a container that does not start because of its settings.
 SETTING_STATES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-#: An image that could not be pulled is pulled again after this state.
-RETRIED_STATE = "ErrImagePull"
+#: An image that could not be pulled is pulled again after these states.
+RETRIED_STATES = ("ErrImagePull", "RegistryUnavailable")
 REASON_CHARACTERS_MAX = 400
 LOGIN_ACTION = "a valid login: `kubectl --context {context} auth whoami` must work"
 
@@ -73,15 +81,17 @@ def of_status(context: str, code: int, message: str, headers: Mapping[str, str])
         return _of_forbidden(said, message)
     if code == 429:
         return Refusal("throttled", said, retry_after_s=_seconds(headers.get("Retry-After")))
-    if code in (400, 404, 405, 409, 413, 415, 422) or _is_webhook(message):
+    if code in (400, 404, 405, 413, 415, 422) or _is_policy(message):
         return Refusal("bad request", said)
-    return Refusal("transient", said)
+    # With 409, somebody else has changed an object at the same time, such as the quota that counts what is made.
+    return Refusal("transient", said, retry_after_s=_seconds(headers.get("Retry-After")))
 
 
 def _of_forbidden(said: str, message: str) -> Refusal:
-    if "exceeded quota" in message or ("must specify" in message and "quota" in message):
+    if "exceeded quota" in message:
         return Refusal("quota", said)
-    if "PodSecurity" in message or _is_webhook(message):
+    # A quota of something that the pod does not state is for the namespace's owner to solve: fewer pods do not help.
+    if "failed quota" in message or "PodSecurity" in message or _is_policy(message):
         return Refusal("bad request", said)
     if "is being terminated" in message:
         return Refusal("bad request", said)
@@ -93,8 +103,9 @@ def _of_forbidden(said: str, message: str) -> Refusal:
     return Refusal("permission", said, action=f"{found['verb']} {found['resource']}{group}{where}")
 
 
-def _is_webhook(message: str) -> bool:
-    return "admission webhook" in message and "denied the request" in message
+def _is_policy(message: str) -> bool:
+    """Return whether a policy of the cluster refuses the object, whoever makes it."""
+    return ("admission webhook" in message and "denied the request" in message) or "AdmissionPolicy" in message
 
 
 def _of_connection(context: str, error: Exception) -> Refusal:
@@ -112,9 +123,9 @@ def of_event(context: str, reason: str, message: str) -> Refusal | None:
     said = _line(context, message)
     if reason == "FailedMount":
         return Refusal("transient", said)
-    if "exceeded quota" in message or "failed quota" in message:
+    if "exceeded quota" in message:
         return Refusal("quota", said)
-    if "violates PodSecurity" in message or "forbidden" in message or _is_webhook(message):
+    if "violates PodSecurity" in message or "forbidden" in message or _is_policy(message):
         return Refusal("bad request", said)
     return Refusal("transient", said)
 
@@ -131,7 +142,7 @@ def of_unschedulable(context: str, message: str) -> Refusal:
 
 def of_waiting(context: str, image: str, reason: str, message: str, is_late: bool) -> Refusal | None:
     """Return why a container does not start; None if it may still start. `is_late` allows no further attempt."""
-    if reason in IMAGE_STATES and (reason != RETRIED_STATE or is_late):
+    if reason in IMAGE_STATES and (reason not in RETRIED_STATES or is_late):
         return Refusal("bad request", _line(context, f"the image {image} cannot be pulled: {message or reason}"))
     if reason in SETTING_STATES:
         return Refusal("bad request", _line(context, f"the gateway cannot start: {message or reason}"))

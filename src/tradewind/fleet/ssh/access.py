@@ -17,6 +17,7 @@ __all__ = ["SshAccess"]
 
 #: Interval between two looks at a machine that is asked often whether it has ended.
 LOOK_S = 1.0
+NO_FORWARDING = "its SSH server forwards no ports: AllowTcpForwarding, PermitOpen or DisableForwarding of sshd_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class SshAccess:
         return "\n".join("\t".join(line) for line in lines)
 
     def ending(self, timeout_s: float) -> str | None:
-        """Return that the gateway has ended; None if it still runs."""
+        """Return that the gateway has ended, or that its host lets nobody reach it; None if it may still answer."""
+        if self.connection.forbids_forwarding:
+            return f"{self.machine.zone}: {NO_FORWARDING}"
         deadline_s = time.monotonic() + timeout_s
         while True:
             with suppress(CallRefused):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 __all__ = ["address_of", "host_aliases"]
@@ -12,23 +15,37 @@ __all__ = ["address_of", "host_aliases"]
 CONFIG_S = 10.0
 #: Maximum number of names that are read from a configuration.
 ALIASES_MAX = 200
+#: Maximum depth of files that include each other. ssh has the same.
+DEPTH_MAX = 16
 
 
 def host_aliases(config: Path) -> list[str]:
-    """Return the names in the `Host` lines of an ssh configuration, without patterns; empty if it cannot be read."""
+    """Return the names in the `Host` lines of an ssh configuration and the files that it includes, without patterns.
+
+    Files that cannot be read have none.
+    """
+    return list(dict.fromkeys(_names_in(config, DEPTH_MAX)))[:ALIASES_MAX]
+
+
+def _names_in(config: Path, depth: int) -> Iterator[str]:
     try:
         lines = config.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return []
-    names = []
+        return
     for line in lines:
         try:
             words = shlex.split(line.replace("=", " ", 1), comments=True)
         except ValueError:
             continue
-        if words and words[0].lower() == "host":
-            names += [word for word in words[1:] if not set(word) & set("*?!")]
-    return list(dict.fromkeys(names))[:ALIASES_MAX]
+        keyword = words[0].lower() if words else ""
+        if keyword == "host":
+            yield from (word for word in words[1:] if not set(word) & set("*?!"))
+        elif keyword == "include" and depth > 0:
+            for pattern in words[1:]:
+                # As ssh does: a path that is not absolute is one in ~/.ssh.
+                path = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(pattern))
+                for found in sorted(glob(path)):
+                    yield from _names_in(Path(found), depth - 1)
 
 
 def address_of(name: str, config: str | None = None) -> str | None:

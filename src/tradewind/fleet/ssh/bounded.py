@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -17,13 +17,15 @@ PIECE_BYTES = 1 << 16
 REST_S = 1.0
 
 
-def run_bounded(words: Sequence[str], given: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+def run_bounded(
+    words: Sequence[str], given: bytes, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> tuple[int, bytes, bytes]:
     """Run a command with this standard input; return its exit code, and the end of its output and standard error.
 
     Raises OSError, and TimeoutExpired after killing it.
     """
     pipes = subprocess.PIPE
-    process = subprocess.Popen(words, stdin=pipes, stdout=pipes, stderr=pipes)
+    process = subprocess.Popen(words, stdin=pipes, stdout=pipes, stderr=pipes, env=environment)
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     out, errors = _End(process.stdout), _End(process.stderr)
     threading.Thread(target=_write, args=(process.stdin, given), daemon=True).start()

@@ -61,14 +61,23 @@ _OVERRIDES = (
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
+    "Tunnel=no",
 )
+#: The same for settings that OpenSSH has since 8.7. An older `ssh` refuses their names.
+_SINCE_8_7 = ("ForkAfterAuthentication=no", "SessionType=default", "StdinNull=no")
+#: Local addresses of forwarded ports. The user's `AddressFamily` may rule out one of them.
+_LOCAL = ("127.0.0.1", "[::1]")
+#: What a server answers at a forwarded port that it does not permit.
+_FORBIDDEN = "administratively prohibited"
+#: Timeout of `ssh -G`, which only reads its configuration.
+CONFIG_S = 10.0
 #: Held while a program is compressed, so that it is done once for many hosts.
 _COMPRESSING = threading.Lock()
 _HELLO = b"tradewind\n"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
 _STRANGER = re.compile(r"host key verification failed|identification has changed", re.I)
-_MISCONFIGURED = re.compile(r"bad configuration option|bad owner or permissions", re.I)
+_MISCONFIGURED = re.compile(r"bad configuration option|bad owner or permissions|unable to negotiate with", re.I)
 
 
 class Connection:
@@ -80,11 +89,13 @@ class Connection:
         self._socket = socket_path
         self._options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}"]
         self._options += ["-o", f"ServerAliveInterval={ALIVE_S}", "-o", "ServerAliveCountMax=3"]
-        self._options += [word for setting in _OVERRIDES for word in ("-o", setting)]
+        settings = (*_OVERRIDES, *(_SINCE_8_7 if knows_session_type() else ()))
+        self._options += [word for setting in settings for word in ("-o", setting)]
         self._options += [] if ssh_config is None else ["-F", ssh_config]
         self._opening = threading.Lock()
         self._sessions = threading.Semaphore(SESSIONS_MAX)
         self._master: subprocess.Popen[bytes] | None = None
+        self._messages: _Messages | None = None
         #: Ends the master. Called at the latest when this object is collected.
         self._end_master: weakref.finalize[..., Connection] | None = None
         #: Local end by remote end of each forward, as ssh writes them.
@@ -131,7 +142,7 @@ class Connection:
         ]
         with self._sessions:
             try:
-                code, out, errors = run_bounded(words, given, timeout_s)
+                code, out, errors = run_bounded(words, given, timeout_s, _environment())
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise CallRefused(Refusal("transient", f"{self.host.name}: {_brief(error)}")) from error
         said = errors.decode(errors="replace")
@@ -175,13 +186,19 @@ class Connection:
         self._open()
         if (known := self._forwards.get(remote)) is not None:
             return known
-        for _ in range(PORT_TRIES):
-            end = local or f"127.0.0.1:{_free_port()}"
+        for number in range(PORT_TRIES):
+            address = _LOCAL[number % len(_LOCAL)]
+            end = local or f"{address}:{_free_port(address)}"
             code, said = self._control("forward", "-L", f"{end}:{remote}")
             if code == 0:
                 self._forwards[remote] = end
                 return end
         raise CallRefused(Refusal("transient", f"{self.host.name}: no port can be forwarded: {last_line(said)}"))
+
+    @property
+    def forbids_forwarding(self) -> bool:
+        """True if the server has refused a connection over a forwarded port."""
+        return self._messages is not None and self._messages.has(_FORBIDDEN)
 
     def unforward(self, local: str) -> None:
         """End the forward of a local address. No effect if there is none."""
@@ -231,8 +248,9 @@ class Connection:
             str(self._socket),
             "-o",
             "ControlPersist=no",
+            # Connections over forwarded ports that the server refuses are messages of this level.
             "-o",
-            "LogLevel=ERROR",
+            "LogLevel=INFO",
         ]
         command = f"echo {_HELLO.decode().strip()}; exec cat > /dev/null"
         try:
@@ -242,13 +260,14 @@ class Connection:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                env=_environment(),
             )
         except OSError as error:
             why = "there is no `ssh` on this machine" if isinstance(error, FileNotFoundError) else _brief(error)
             raise CallRefused(Refusal("bad request", why)) from error
         self._end_master = weakref.finalize(self, _end, self._master)
         assert self._master.stdout is not None and self._master.stderr is not None
-        said = _Messages(self._master.stderr)
+        said = self._messages = _Messages(self._master.stderr)
         deadline_s, heard = time.monotonic() + 2 * CONNECT_S, b""
         while not heard.endswith(_HELLO):
             if not select.select([self._master.stdout], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
@@ -307,6 +326,10 @@ class _Messages:
             while line := stream.readline(LINE_BYTES_MAX):
                 self._lines.append(line.decode(errors="replace"))
 
+    def has(self, words: str) -> bool:
+        """Return whether one of the last lines has these words."""
+        return any(words in line for line in list(self._lines))
+
     def text(self) -> str:
         """Return the last lines of a client that has ended."""
         self._thread.join(CLOSE_S)
@@ -315,16 +338,22 @@ class _Messages:
 
 def refusal_of(host: str, said: str) -> Refusal:
     """Classify what `ssh` said when it could not connect."""
+    # Its own lines end so. Others are of the server's banner, of a login shell, or of a ProxyCommand.
+    own = [line.strip() for line in said.splitlines(keepends=True) if line.endswith("\r\n")]
+
+    def line_with(pattern: re.Pattern[str]) -> str | None:
+        # Not always the last one: that may say that the connection to a jump host is closed.
+        return next((f"{host}: {line}" for line in reversed(own) if pattern.search(line)), None)
+
+    attempt = f"try `ssh -o BatchMode=yes {host} true`"
+    if (found := line_with(_STRANGER)) is not None:
+        return Refusal("permission", found, action=f"a known host key: connect once by hand with `ssh {host}`")
+    if (found := line_with(_DENIED)) is not None:
+        return Refusal("permission", found, action=f"a login without a password: {attempt}")
+    if (found := line_with(_MISCONFIGURED)) is not None:
+        return Refusal("bad request", found)
     reason = f"{host}: {last_line(said) or 'ssh could not connect'}"
-    if _STRANGER.search(said):
-        return Refusal("permission", reason, action=f"a known host key: connect once by hand with `ssh {host}`")
-    if _DENIED.search(said):
-        return Refusal(
-            "permission", reason, action=f"a login without a password: try `ssh -o BatchMode=yes {host} true`"
-        )
-    if _MISCONFIGURED.search(said):
-        return Refusal("bad request", reason)
-    return Refusal("transient", reason, action=f"a connection: try `ssh -o BatchMode=yes {host} true`")
+    return Refusal("transient", reason, action=f"a connection: {attempt}")
 
 
 def last_line(text: str) -> str:
@@ -344,7 +373,28 @@ def _brief(error: Exception) -> str:
     return str(error)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+def _free_port(address: str) -> int:
+    """Return a port that is free now; 0 if this machine has no such address."""
+    family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
+    try:
+        with socket.create_server((address.strip("[]"), 0), family=family) as found:
+            port: int = found.getsockname()[1]
+    except OSError:
+        return 0
     return port
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of `ssh`. A jump host's `ssh`, which is not in batch mode, has nobody to ask."""
+    return {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
+
+
+@lru_cache(maxsize=1)
+def knows_session_type() -> bool:
+    """Return whether `ssh` knows the settings of _SINCE_8_7."""
+    words = [word for setting in _SINCE_8_7 for word in ("-o", setting)]
+    try:
+        done = subprocess.run(["ssh", "-F", "none", *words, "-G", "none"], capture_output=True, timeout=CONFIG_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
