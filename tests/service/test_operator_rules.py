@@ -156,11 +156,11 @@ def test_only_what_is_sold_for_the_present_hour_counts(database: ServiceDatabase
     with database.write() as connection:
         hour = database_unix_ms(connection) // HOUR_MS
         for later, slices in ((0, 30), (1, 50)):
-            sold = {"link": link.name, "hour": hour + later, "slices": slices, "usd_micros": 10}
-            connection.execute(insert(auctions).values(**sold, cleared_unix_ms=hour * HOUR_MS))
+            lot = {"link": link.name, "hour": hour + later, "slices": slices, "usd_micros": 10}
+            connection.execute(insert(auctions).values(**lot, cleared_unix_ms=hour * HOUR_MS))
             won = {"id": f"b{later}", "tenant": "default", "state": "won", "won_slices": slices}
             money = dict.fromkeys(("placed_unix_ms", "reserved_usd_micros", "charged_usd_micros"), 0)
-            connection.execute(insert(bids).values(**sold, **won, **money))
+            connection.execute(insert(bids).values(**lot, **won, **money))
     with database.read() as connection:
         (sold,) = operator_rules(connection).sold
     assert (sold.resource, sold.tenant, sold.rate_gbps) == (link, "default", 3.0)
