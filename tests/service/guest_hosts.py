@@ -17,9 +17,9 @@ from tests.service.server import WAIT_S, Server, eventually
 
 
 @contextmanager
-def with_dublin(folder: Path) -> Iterator[Server]:
+def with_dublin(folder: Path, *options: str) -> Iterator[Server]:
     """Run a service with the site `dublin`, whose files are in `data/dublin`."""
-    server = Server(folder, "--site", f"dublin={folder / 'data' / 'dublin'}")
+    server = Server(folder, "--site", f"dublin={folder / 'data' / 'dublin'}", *options)
     server.start()
     try:
         yield server

@@ -16,11 +16,14 @@ from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.region import Region
 from tradewind.service import quotes
+from tradewind.service.auction_tables import HOUR_MS, auctions, bids
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.operator_rules import OperatorRules, operator_rules
 from tradewind.service.quotes import QuoteMaker
-from tradewind.service.scheduler.jobs import SITE, Resource
+from tradewind.service.scheduler.events import BandwidthSold
+from tradewind.service.scheduler.jobs import LINK, SITE, Resource
+from tradewind.service.scheduler.limits import ResourceLimit
 from tradewind.service.scheduling_tables import bans, resource_limits
 
 A, B, RELAY = (Region("aws", name) for name in ("us-east-1", "eu-west-1", "eu-north-1"))
@@ -134,3 +137,30 @@ def test_a_quote_is_planned_again_only_for_a_lower_rate(
     maker = QuoteMaker(database, cast(Engine, Planner()))
     maker._proposed("lab", Request("s3://a", "s3://b"), copy_request(tmp_path), None)
     assert planned == [None, round(limit_gbps * 1e9 / 8)]
+
+
+@pytest.mark.parametrize(("sold_gbps", "own", "others"), [(3.0, 10.0, 7.0), (7.5, 10.0, 2.5), (9.0, 10.0, 10.0)])
+def test_a_quote_leaves_out_what_others_have_bought(sold_gbps: float, own: float, others: float) -> None:
+    """With less than a quarter of the limit left, the job waits for the end of the hour at the whole rate."""
+    link = Resource(LINK, f"{A}>{B}")
+    sold = BandwidthSold(link, "buyer", sold_gbps, 0.0, 3600.0)
+    rules = OperatorRules(frozenset(), {link: ResourceLimit(rate_gbps=10.0)}, [sold])
+    document = {"source": "s3://one/", "destination": ["s3://two/"]}
+    routes = JobRoutes((link.name,), 20.0)
+    assert rules.rate_gbps("buyer", document, routes) == own
+    assert rules.rate_gbps("other", document, routes) == others
+
+
+def test_only_what_is_sold_for_the_present_hour_counts(database: ServiceDatabase) -> None:
+    link = Resource(LINK, f"{A}>{B}")
+    with database.write() as connection:
+        hour = database_unix_ms(connection) // HOUR_MS
+        for later, slices in ((0, 30), (1, 50)):
+            lot = {"link": link.name, "hour": hour + later, "slices": slices, "usd_micros": 10}
+            connection.execute(insert(auctions).values(**lot, cleared_unix_ms=hour * HOUR_MS))
+            won = {"id": f"b{later}", "tenant": "default", "state": "won", "won_slices": slices}
+            money = dict.fromkeys(("placed_unix_ms", "reserved_usd_micros", "charged_usd_micros"), 0)
+            connection.execute(insert(bids).values(**lot, **won, **money))
+    with database.read() as connection:
+        (sold,) = operator_rules(connection).sold
+    assert (sold.resource, sold.tenant, sold.rate_gbps) == (link, "default", 3.0)

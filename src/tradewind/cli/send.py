@@ -60,7 +60,8 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         "--routes",
         metavar="N",
         type=typed(parse_routes),
-        help="between stores, on machines: maximum routes between them (default: as many as help)",
+        help="maximum routes: between stores those of machines (default: as many as help), from or to this host one "
+        "for each address of the service (default 1)",
     )
     parser.add_argument(
         "--deadline",
@@ -122,7 +123,7 @@ def carry_as_guest(args: Namespace, client: Any, place: Any, site: str) -> int:
     from tradewind.engine.guest_host import GuestHost
 
     shown, options = _Shown(args), _options(args)
-    host = GuestHost(client, args.service, place, site, gateway=args.gateway)
+    host = GuestHost(client, args.service, place, site, gateway=args.gateway, routes_max=args.routes)
     try:
         job_id = host.earlier_job()
         if job_id is None:

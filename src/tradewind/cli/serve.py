@@ -155,7 +155,10 @@ def _add_places(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--guest-address",
         metavar="IP",
-        help="address at which hosts that send and receive reach gateways of this machine (default that of --listen)",
+        action="append",
+        default=[],
+        help="address at which hosts that send and receive reach gateways of this machine (default that of --listen); "
+        "repeatable: each further one is a route to them",
     )
 
 

@@ -61,13 +61,23 @@ class GuestHost:
     """The part of this host in one transfer. One process at a time may have it."""
 
     def __init__(
-        self, client: ServiceClient, service: str, place: GuestPlace, site: str, *, gateway: str | None
+        self,
+        client: ServiceClient,
+        service: str,
+        place: GuestPlace,
+        site: str,
+        *,
+        gateway: str | None,
+        routes_max: int | None = None,
     ) -> None:
         """Find what an earlier command has left. `site` is the other place. Makes the folder of a destination.
+
+        The service may have this host dial as many of its addresses as there may be routes, by default one.
 
         Raises JobBusy, GatewayError, OSError.
         """
         self._client, self._place, self._binary = client, place, gateway or find_gateway()
+        self._routes_max = routes_max or 1
         self._made: list[str] = []
         self._make_folder()
         key = json.dumps([service, place.document(), site], sort_keys=True)
@@ -161,7 +171,14 @@ class GuestHost:
         if self.journal_id() is None:
             self._keep(JOURNAL_ID_FILE, secrets.token_hex(16))
         is_begun = (journal / LOCK_FILE).exists()
-        made = guest_program(proposed, self._place, owner, state_dir=str(journal), is_begun=is_begun)
+        made = guest_program(
+            proposed,
+            self._place,
+            owner,
+            state_dir=str(journal),
+            is_begun=is_begun,
+            routes_max=self._routes_max,
+        )
         self._make_folder()
         document: dict[str, Any] = to_document(made)
         return document

@@ -2,11 +2,14 @@
 
 The service does not control this gateway. It proposes a program, and the client on this host makes the real one: store,
 keys and role are those that the user has named, whatever the proposal says. Only these parts of a proposal are used:
-routes, the other gateway's address, the run's key, and settings of the transfer such as the size of chunks.
+routes, the other gateways' addresses, the run's key, and settings of the transfer such as the size of chunks. The
+gateways are at the address of the owner. With several routes, each may have another one, but none in a private network
+that the owner is not in: the service must not look into the network of this host.
 """
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Any, Literal
 
 from tradewind.engine.request import directory_place, object_place
@@ -57,10 +60,13 @@ class GuestPlace:
         return store, PrefixScope(prefix) if self.is_folder else ObjectScope(self.name)
 
 
-def guest_program(proposed: Any, place: GuestPlace, owner: str, *, state_dir: str, is_begun: bool) -> Program:
+def guest_program(
+    proposed: Any, place: GuestPlace, owner: str, *, state_dir: str, is_begun: bool, routes_max: int = 1
+) -> Program:
     """Return the program that this host's gateway gets. `owner` is the address of the fleet's owner, `host:port`.
 
-    The lead of a source keeps its journal in `state_dir`; `is_begun` says that it has one there already.
+    The lead of a source keeps its journal in `state_dir`; `is_begun` says that it has one there already. The user
+    allows `routes_max` routes.
     Raises GatewayError for a proposal with another role, another place, or gateways at another address.
     """
     try:
@@ -69,10 +75,7 @@ def guest_program(proposed: Any, place: GuestPlace, owner: str, *, state_dir: st
         raise GatewayError(f"the service proposes a program that is not valid: {error}") from None
     if wanted.node != GUEST:
         raise GatewayError(f"the service proposes the program of gateway {wanted.node}, which is not this one")
-    host = owner.rpartition(":")[0]
-    dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
-    if any(address.rpartition(":")[0] != host for address in dialled):
-        raise GatewayError("the service proposes a connection to another host", hint="nothing was sent there")
+    _require_known_hosts(wanted, owner, routes_max)
     own = Program(
         wanted.job_id,
         GUEST,
@@ -85,6 +88,30 @@ def guest_program(proposed: Any, place: GuestPlace, owner: str, *, state_dir: st
     if place.side == "destination":
         return _sink(wanted, own, place)
     return _source(wanted, own, place, state_dir, is_begun=is_begun)
+
+
+def _require_known_hosts(wanted: Program, owner: str, routes_max: int) -> None:
+    """Raise GatewayError for connections to other hosts than the owner's, beyond one for each further route."""
+    host = owner.rpartition(":")[0]
+    dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
+    others = {address.rpartition(":")[0] for address in dialled} - {host}
+    if len(others) >= routes_max:
+        many = "another host" if routes_max == 1 else f"more than {routes_max} hosts"
+        raise GatewayError(f"the service proposes a connection to {many}", hint="nothing was sent there")
+    for other in others:
+        if _network_of(other) not in ("public", _network_of(host)):
+            raise GatewayError(f"the service proposes a connection into another network, to {other}")
+
+
+def _network_of(host: str) -> str:
+    """Return the kind of network of an IP address, as it stands before a port; its text for anything else."""
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return f"name {host}"
+    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+        return "loopback" if address.is_loopback else f"address {address}"
+    return "public" if address.is_global else "private"
 
 
 def _within_own_memory(wanted: GatewayLimits) -> GatewayLimits:

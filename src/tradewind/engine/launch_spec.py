@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.fleet.providers import LOCAL
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.process import READY_S
-from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest
+from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest, before_port
 from tradewind.model.job import lowest_limit
 from tradewind.model.ledger import STANDARD_EDGE, EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
@@ -72,19 +72,24 @@ def local_launch() -> LaunchSpec:
 
 
 def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
-    """Return how to launch a job with a guest: two gateways, of which that of the guest opens all connections.
+    """Return how to launch a job with a guest, which opens all connections to the gateways on this machine.
 
-    The gateway that reads also leads, because only it sees the source.
+    The gateway that reads also leads, because only it sees the source. One gateway here reads or writes the other
+    place; there is one more for each other address of this machine, which relays: each address is a route.
     """
     start, end = (GUEST, HOST) if guest.side == "source" else (HOST, GUEST)
-    regions = {GUEST: GUEST_REGION, HOST: "site:local"}
+    listen = {HOST: f"{guest.host}:0"}
+    listen |= {f"relay-{number}": f"{before_port(address)}:0" for number, address in enumerate(guest.others, 1)}
+    relays = [name for name in listen if name != HOST]
+    routes = [(start, end), *((start, relay, end) for relay in relays)]
+    regions = {GUEST: GUEST_REGION, **dict.fromkeys(listen, "site:local")}
     plan = Plan(
-        tuple(PlannedGateway(name, regions[name]) for name in (start, end)),
-        (PlannedHop(start, end, GUEST_CONNECTIONS),),
-        (PlannedRoute((start, end), 1.0),),
+        tuple(PlannedGateway(name, regions[name]) for name in (start, end, *relays)),
+        tuple(PlannedHop(*ends, GUEST_CONNECTIONS) for nodes in routes for ends in itertools.pairwise(nodes)),
+        tuple(PlannedRoute(nodes, 1.0 / len(routes)) for nodes in routes),
         lead=start,
     )
-    settings = FleetSettings({HOST: f"{guest.host}:0"}, ready_s=GUEST_JOIN_S, led=start == HOST)
+    settings = FleetSettings(listen, ready_s=GUEST_JOIN_S, led=start == HOST)
     return LaunchSpec(plan, None, provider_of_guest(guest), settings, ceiling_usd)
 
 

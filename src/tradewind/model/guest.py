@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tradewind.model.records import dataclass
 
-__all__ = ["GUEST", "GUEST_JOIN_S", "GUEST_REGION", "GUEST_SILENCE_S", "Guest"]
+__all__ = ["GUEST", "GUEST_JOIN_S", "GUEST_REGION", "GUEST_SILENCE_S", "Guest", "before_port"]
 
 #: Name and region of the guest's gateway.
 GUEST = "guest"
@@ -25,23 +25,30 @@ GUEST_SILENCE_S = 15.0
 class Guest:
     """The guest of one job. `id` names it in the process that runs the job.
 
-    `address` is the IP address of this machine at which the guest reaches its gateways.
+    `address` is the IP address of this machine at which the guest reaches its gateways. Each address of `others` is one
+    more route there.
     """
 
     id: str
     side: Literal["source", "destination"]
     address: str
+    others: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:
         """The address as it stands before a port."""
-        return f"[{self.address}]" if ":" in self.address else self.address
+        return before_port(self.address)
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> dict[str, Any]:
         """Return the guest as JSON."""
-        return {"guest": self.id, "side": self.side, "address": self.address}
+        return {"guest": self.id, "side": self.side, "address": self.address, "others": list(self.others)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Guest:
         """Return the guest of a document, which may have other entries."""
-        return cls(document["guest"], document["side"], document["address"])
+        return cls(document["guest"], document["side"], document["address"], tuple(document.get("others", ())))
+
+
+def before_port(address: str) -> str:
+    """Return an IP address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address

@@ -71,7 +71,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--allow-store", action="append", default=[])
     parser.add_argument("--allow-endpoint", action="append", default=[])
     parser.add_argument("--site", action="append", default=[])
-    parser.add_argument("--guest-address")
+    parser.add_argument("--guest-address", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--migrate", action="store_true")
@@ -120,7 +120,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         traces=None if args.traces is None else traces_endpoint(args.traces),
         tunes_links=args.tune_links == "on",
         machines=_machines(args),
-        guest_address=None if args.guest_address is None else _guest_address(args.guest_address),
+        guest_addresses=tuple(dict.fromkeys(map(_guest_address, args.guest_address))),
     )
     return replace(settings, sites=parse_sites(args.site, settings))
 
@@ -295,7 +295,7 @@ def _listen(
     sys.setswitchinterval(SWITCH_S)
     own = None if settings.console is None else OwnConsole(settings, database, address)
     if own is None and settings.guest_address is None and not ip_address(name).is_unspecified:
-        settings = replace(settings, guest_address=name)
+        settings = replace(settings, guest_addresses=(name,))
     service = Service(settings, database, own)
     if own is None:
         with database.read() as connection:

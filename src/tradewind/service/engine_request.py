@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.engine.proposal import Request
@@ -61,17 +61,19 @@ def engine_request(
     return placed_request(request, document, rules, None if use is None else use.credentials)
 
 
-def guest_of(document: Mapping[str, Any], address: str | None) -> Guest | None:
-    """Return the guest of a job's document, which reaches this server at `address`; None if the job has none.
+def guest_of(document: Mapping[str, Any], addresses: Sequence[str]) -> Guest | None:
+    """Return the guest of a job's document, which reaches this server at `addresses`; None if the job has none.
 
-    Another server may have accepted the job, at its own address. Raises UsageError without an address.
+    The job uses as many of them as it asks for routes. Another server may have accepted it, at its own addresses.
+    Raises UsageError without an address.
     """
     found = document.get("guest")
     if found is None:
         return None
-    if address is None:
+    if not addresses:
         raise UsageError("hosts of users cannot reach the server of this job", hint=ADDRESS_HINT)
-    return replace(Guest.from_document(found), address=address)
+    first, *others = addresses[: document.get("routes") or 1]
+    return replace(Guest.from_document(found), address=first, others=tuple(others))
 
 
 def _with_guest(options: Options, side: str) -> Options:

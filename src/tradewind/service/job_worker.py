@@ -283,7 +283,7 @@ class JobWorker:
         require_same_places(row.request, self._settings, row.tenant)
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
-        guest = guest_of(row.request, self._settings.guest_address)
+        guest = guest_of(row.request, self._settings.guest_addresses)
         if found is not None:
             self._trace_lost_run(row, found)
             return found.resume(

@@ -69,10 +69,10 @@ class MachineRules:
         return via if why_not is None else "here"
 
     def _via_of_guest(self, document: Mapping[str, Any], asked: JobVia | None) -> JobVia:
-        """Return `here`: a single route joins the guest to this machine, with compression and deduplication."""
+        """Return `here`: routes join the guest to this machine, with compression and deduplication."""
         if asked not in (None, "auto", "here"):
             raise UsageError(f"via {asked}: a guest is joined to the server's own machine", hint="leave out `via`")
-        self._refuse_unused({**document, "compression": OFF, "deduplication": False}, UNUSED)
+        self._refuse_unused({**document, "routes": None, "compression": OFF, "deduplication": False}, UNUSED)
         return "here"
 
     def usd_of(self, document: Mapping[str, Any]) -> float | None:

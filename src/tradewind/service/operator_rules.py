@@ -7,7 +7,7 @@ closed, and a quote promises no rate that the limits do not allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -21,9 +21,10 @@ from tradewind.model.region import Region
 from tradewind.service.database import database_unix_ms
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.links import link_end, sites_on
-from tradewind.service.scheduler.jobs import LINK, SITE, STORE_IN, STORE_OUT, TENANT, Resource
+from tradewind.service.scheduler.events import BandwidthSold
+from tradewind.service.scheduler.jobs import LINK, RATE_SHARE_MIN, SITE, STORE_IN, STORE_OUT, TENANT, Resource
 from tradewind.service.scheduler.limits import ResourceLimit
-from tradewind.service.scheduling_rules import banned_now, limits_of_resources
+from tradewind.service.scheduling_rules import bandwidth_sold_now, banned_now, limits_of_resources
 from tradewind.service.stores import stores_of
 
 __all__ = ["OperatorRules", "operator_rules"]
@@ -31,10 +32,11 @@ __all__ = ["OperatorRules", "operator_rules"]
 
 @dataclass(frozen=True)
 class OperatorRules:
-    """The rules that are in force."""
+    """The rules that are in force, and what tenants have bought of links for the present hour."""
 
     closed: frozenset[Resource]
     limits: Mapping[Resource, ResourceLimit]
+    sold: Sequence[BandwidthSold] = ()
 
     def proposed(self, engine: Engine, request: Request, credentials: GivenCredentials | None) -> Proposal:
         """Return a proposal that goes around what is closed if it can; otherwise its job waits for what it uses.
@@ -54,9 +56,19 @@ class OperatorRules:
         return replace(request, closed_regions=tuple(sorted(regions)), closed_links=tuple(sorted(pairs)))
 
     def rate_gbps(self, tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> float:
-        """Return the highest rate that the limits allow a job on its routes, if nothing else runs [Gbit/s]."""
+        """Return the highest rate that the limits allow a job on its routes, if nothing else runs [Gbit/s].
+
+        What other tenants have bought is left out, as long as the scheduler would start a job with the rest: otherwise
+        the job waits for the end of the hour, instead of being slow.
+        """
         used = _resources(tenant, document, routes)
-        return min((self.limits[one].rate_gbps or math.inf for one in used if one in self.limits), default=math.inf)
+        return min((self._rate_of(one, tenant) for one in used if one in self.limits), default=math.inf)
+
+    def _rate_of(self, resource: Resource, tenant: str) -> float:
+        limit_gbps = self.limits[resource].rate_gbps or math.inf
+        others = (one for one in self.sold if one.resource == resource and one.tenant != tenant)
+        left_gbps = limit_gbps - sum(one.rate_gbps for one in others)
+        return left_gbps if left_gbps >= limit_gbps * RATE_SHARE_MIN else limit_gbps
 
 
 def operator_rules(connection: Connection) -> OperatorRules:
@@ -64,7 +76,8 @@ def operator_rules(connection: Connection) -> OperatorRules:
     now_ms = database_unix_ms(connection)
     limits = limits_of_resources(connection)
     banned = banned_now(connection, now_ms)
-    return OperatorRules(frozenset(banned) | {one for one, limit in limits.items() if limit.is_closed}, limits)
+    closed = frozenset(banned) | {one for one, limit in limits.items() if limit.is_closed}
+    return OperatorRules(closed, limits, bandwidth_sold_now(connection, now_ms))
 
 
 def _resources(tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> Iterable[Resource]:

@@ -31,7 +31,7 @@ from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
 from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
 from tradewind.service.stores import SERVERS
 
-__all__ = ["STORE", "RuleReader", "banned_now", "bans_in_force", "limits_of_resources"]
+__all__ = ["STORE", "RuleReader", "bandwidth_sold_now", "banned_now", "bans_in_force", "limits_of_resources"]
 
 #: Kind of a ban on both the reads and the writes of a store.
 STORE = "store"
@@ -159,6 +159,12 @@ def _where(row: Mapping[Any, Any]) -> str:
 def _limit(row: Mapping[Any, Any]) -> ResourceLimit:
     rate, usd = row["rate_gbps"], row["usd_per_day"]
     return ResourceLimit(row["active"], math.inf if rate is None else rate, math.inf if usd is None else usd)
+
+
+def bandwidth_sold_now(connection: Connection, now_ms: int) -> list[BandwidthSold]:
+    """Return what tenants have bought for the hour of `now_ms`."""
+    end_s = (now_ms // HOUR_MS + 1) * HOUR_MS / 1000
+    return [one for one in _sold(connection, now_ms // HOUR_MS) if one.until_s == end_s]
 
 
 def _sold(connection: Connection, hour: int) -> list[BandwidthSold]:

@@ -54,7 +54,8 @@ class ServiceSettings:
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
     - `machines`: whether jobs may run on machines of providers, which, and for how much
-    - `guest_address`: IP address at which hosts of `send` and `receive` reach the gateways, or None for no such jobs
+    - `guest_addresses`: IP addresses at which hosts of `send` and `receive` reach the gateways, each of which is a
+      route; without any, there are no such jobs
     - `console`: state folder of the user whose own console this is, or None for a service. Its user may use any place
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
     - `tunes_links`: whether the scheduler decides how many jobs each link runs
@@ -75,9 +76,14 @@ class ServiceSettings:
     traces: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
     machines: MachineRules = HERE_ONLY
-    guest_address: str | None = None
+    guest_addresses: tuple[str, ...] = ()
     console: Path | None = None
     tunes_links: bool = True
+
+    @property
+    def guest_address(self) -> str | None:
+        """Return the address that hosts of users dial first; None without any."""
+        return next(iter(self.guest_addresses), None)
 
     @property
     def is_replica(self) -> bool:

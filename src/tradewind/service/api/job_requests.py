@@ -210,6 +210,13 @@ def _guest_of(body: JobRequest, source: str, ends: Sequence[str], service: Servi
         )
     if len(sides) > 1 or len(ends) > 1 or body.verb != "cp":
         raise ApiProblem(422, "a guest is one side of a cp with one destination", field=field)
+    if (body.routes or 1) > 1 and len(service.settings.guest_addresses) == 1:
+        raise ApiProblem(
+            422,
+            "a single route joins this host to the service, which has one address for hosts of users",
+            hint="leave out `routes`; the operator can add a route with a further --guest-address",
+            field="body.routes",
+        )
     guest = Guest(f"g-{secrets.token_hex(8)}", sides[0], service.settings.guest_address)
     return {"guest": guest.document()}
 

@@ -68,7 +68,7 @@ def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[s
     service, by = request.app.state.service, (sender.tenant, sender.token)
     use = service.connections.use_of(sender.tenant, document)
     engine = engine_request(
-        document, use, service.settings.machines, guest_of(document, service.settings.guest_address)
+        document, use, service.settings.machines, guest_of(document, service.settings.guest_addresses)
     )
     credentials = None if use is None else use.credentials
     try:
