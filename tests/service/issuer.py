@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any
 
-from joserfc import jwt
+from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from testbed.loopback import Answer, LoopbackServer, Received
@@ -25,6 +25,8 @@ class Issuer:
             "EdDSA": OKPKey.generate_key("Ed25519", {"kid": "ed"}),
         }
         self.requests: dict[str, int] = {}
+        #: Further keys of its set, as documents.
+        self.others: list[object] = []
         self._server = LoopbackServer(self._answer)
         self.url = self._server.url
 
@@ -35,7 +37,7 @@ class Issuer:
         self.requests[received.path] = self.requests.get(received.path, 0) + 1
         documents = {
             "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
-            "/keys": {"keys": [key.as_dict(private=False) for key in self.keys.values()]},
+            "/keys": {"keys": [*self.others, *(key.as_dict(private=False) for key in self.keys.values())]},
         }
         return Answer(body=json.dumps(documents[received.path]).encode())
 
@@ -48,4 +50,4 @@ class Issuer:
         head = {"alg": algorithm, "kid": key.kid, **(header or {})}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # joserfc warns about the name EdDSA, which issuers still use.
-            return jwt.encode(head, found, key, algorithms=[algorithm])
+            return jws.serialize_compact(head, json.dumps(found).encode(), key, algorithms=[algorithm])

@@ -3,17 +3,21 @@
 import base64
 import json
 import queue
+import socket
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc import jws
 from joserfc.jwk import ECKey, KeySet, OctKey
 
+from testbed.loopback import Answer, LoopbackServer
 from tests.service.issuer import AUDIENCE, Issuer
 from tests.service.server import Server, get
 from tradewind.service.limits import ISSUER_WAITING_MAX
@@ -126,6 +130,104 @@ def test_keys_are_cached_and_rotated(issuer: Issuer, monkeypatch: pytest.MonkeyP
         assert checker.claims_of(issuer.token(key=old)) is None, "its key was withdrawn"
     finally:
         issuer.keys["ES256"] = old
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_an_issuer_that_sends_a_byte_now_and_then_counts_as_down(
+    monkeypatch: pytest.MonkeyPatch, path: str, part: str
+) -> None:
+    monkeypatch.setattr("tradewind.service.issuer_documents.ISSUER_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        threading.Thread(target=drip, args=(listening, url, path, part), daemon=True).start()
+        checker = TokenIssuer(url, AUDIENCE, now_unix_ms)
+        begun_s = time.monotonic()
+        with pytest.raises(IssuerUnavailable):
+            checker.claims_of(f"{encoded({'alg': 'ES256', 'kid': 'ec'})}.{encoded({})}.AA")
+        assert time.monotonic() - begun_s < 10
+
+
+def drip(listening: socket.socket, url: str, path: str, part: str) -> None:
+    """Answer the discovery, but one path with a byte every 0.1 s, from its head or its body on."""
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection:
+            asked = connection.recv(4096).split()[1].decode()
+            document = json.dumps({"issuer": url, "jwks_uri": f"{url}/keys"}).encode()
+            head = f"HTTP/1.0 200 OK\r\nContent-Length: {len(document)}\r\n\r\n".encode()
+            if asked != path:
+                connection.sendall(head + document)
+                continue
+            connection.sendall(
+                b"HTTP/1.0 200 OK\r\nX-Long: " if part == "head" else head.replace(b"Length: ", b"Length: 9")
+            )
+            try:
+                for _ in range(200):
+                    connection.sendall(b"a")
+                    time.sleep(0.1)
+            except OSError:
+                continue
+
+
+def encoded(document: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+def test_a_key_that_cannot_be_read_does_not_hide_the_others() -> None:
+    """RFC 7517, 5: keys of unknown kinds, without required members or with values out of range are ignored."""
+    issuer = Issuer()
+    try:
+        issuer.others = [
+            {"kty": "EC", "kid": "odd", "crv": "brainpoolP256r1", "x": "AA", "y": "AA"},
+            {"kty": "RSA", "kid": "short"},
+            {"kty": "OKP", "kid": "x", "crv": "X9", "x": "AA"},
+            {"kty": ["EC"], "kid": "list"},
+            "text",
+        ]
+        checker = TokenIssuer(issuer.url, AUDIENCE, now_unix_ms)
+        for algorithm in ("RS256", "ES256"):
+            assert checker.claims_of(issuer.token(algorithm)) is not None
+    finally:
+        issuer.close()
+
+
+@pytest.mark.parametrize("document", ["[" * 100_000, '{"a":' * 100_000, "[]", "null", '{"issuer": 1'])
+def test_documents_that_cannot_be_used_count_as_a_down_issuer(document: str) -> None:
+    server = LoopbackServer(lambda _: Answer(body=document.encode()))
+    try:
+        checker = TokenIssuer(server.url, AUDIENCE, now_unix_ms)
+        with pytest.raises(IssuerUnavailable):
+            checker.claims_of(f"{encoded({'alg': 'ES256', 'kid': 'ec'})}.{encoded({})}.AA")
+    finally:
+        server.close()
+
+
+def test_deep_claims_are_refused(issuer: Issuer) -> None:
+    checker = TokenIssuer(issuer.url, AUDIENCE, now_unix_ms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        deep = jws.serialize_compact({"alg": "ES256", "kid": "ec"}, b"[" * 4_000, issuer.keys["ES256"])
+    assert checker.claims_of(deep) is None
+
+
+def test_texts_that_no_database_can_keep_give_nothing(server: Server, issuer: Issuer) -> None:
+    for text in ("\ud800", "a\0b", "a\nb"):
+        assert status(server, issuer.token(**claims(sub=text))) == 401, text
+        assert status(server, issuer.token(**claims(tenant=text))) == 403, text
+        assert status(server, issuer.token(**claims(tenant=["lab", text]))) == 403, text
+        assert status(server, issuer.token(**claims(roles=(text,)))) == 403, text
+
+
+def test_tenants_and_roles_are_compared_exactly(server: Server, issuer: Issuer) -> None:
+    for tenant in ("Lab", "LAB", " lab", "lab ", "ｌａｂ", {"lab": 1}, [["lab"]], 0, True, ""):
+        assert status(server, issuer.token(**claims(tenant=tenant))) == 403, tenant
+    assert status(server, issuer.token(**claims(tenant=["lab", "lab"]))) == 200
+    for roles in (["Staff"], [["staff"]], [{"staff": 1}], ["staff "]):
+        assert status(server, issuer.token(**claims(roles=roles))) == 403, roles
 
 
 def test_a_slow_issuer_keeps_few_requests_waiting(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,18 +8,24 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import insert
 
 from testbed.loopback import Answer, LoopbackServer, Received
 from testbed.servers.tls import make_certificates
 from tests.service.server import Server, eventually, submit, until
 from tradewind.errors import StateError, UsageError
-from tradewind.service.courier import signature
+from tradewind.service.courier import Courier, signature
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.faults import Faults
+from tradewind.service.limits import DELIVERIES_AT_ONCE
 from tradewind.service.receivers import ReceiverError, is_allowed, post, require_webhook_url
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.tables import deliveries, tenants, webhooks
 
 
 class Receiver:
@@ -188,6 +194,55 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_left(
             post(url, b"{}", {}, ("127.0.0.0/8",))
         thread.join()
     assert left.is_set(), "the connection was kept"
+
+
+def test_tenants_whose_receivers_hang_leave_turns_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many tenants hang as there are deliveries at once, each with more events than can be sent in the test."""
+    settings, hang, delivered = ServiceSettings(tmp_path), threading.Semaphore(0), threading.Event()
+    database = ServiceDatabase(tmp_path)
+    database.migrate()
+    courier = Courier(database, Sealer.of(settings), (), Faults())
+
+    def slow(row: Any) -> None:
+        if row.tenant == "waits":
+            delivered.set()
+        else:
+            assert hang.acquire(timeout=60)
+
+    monkeypatch.setattr(courier, "_sent", slow)
+    tenants_of_test = [f"slow{number}" for number in range(DELIVERIES_AT_ONCE)] + ["waits"]
+    with database.write() as connection:
+        connection.execute(insert(tenants), [{"name": name, "created_unix_ms": 1} for name in tenants_of_test])
+        hooks = [queued_webhook(name) for name in tenants_of_test]
+        connection.execute(insert(webhooks), hooks)
+        for number in range(50):
+            rows = [queued_delivery(name, number) for name in tenants_of_test[:-1]]
+            connection.execute(insert(deliveries), rows)
+        connection.execute(insert(deliveries).values(**queued_delivery("waits", 1_000)))
+    courier.start()
+    try:
+        for _ in range(2 * DELIVERIES_AT_ONCE):
+            hang.release()
+            if delivered.wait(0.7):
+                break
+        assert delivered.is_set()
+    finally:
+        hang.release(1_000)
+        courier.close()
+        database.close()
+
+
+def queued_webhook(tenant: str) -> dict[str, Any]:
+    base = {"url": "https://example.org/", "states": "[]", "sealed": "", "dropped": 0, "created_unix_ms": 1}
+    return {"id": tenant, "tenant": tenant, **base}
+
+
+def queued_delivery(tenant: str, number: int) -> dict[str, Any]:
+    times = {"next_unix_ms": number + 1, "created_unix_ms": number + 1}
+    base = {"webhook": tenant, "body": "{}", "state": "pending", "attempts": 0}
+    return {"id": f"{tenant}-{number}", "tenant": tenant, **base, **times}
 
 
 def test_secrets_open_only_in_their_own_row(tmp_path: Path) -> None:

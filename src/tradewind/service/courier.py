@@ -1,7 +1,8 @@
 """Sends queued events to webhooks: signed, at least once, with pauses that double.
 
 A delivery is claimed by moving its next attempt behind a lease. If the server is killed, it is tried again after the
-lease. A tenant has few deliveries in flight, so a slow receiver delays only its own tenant.
+lease. A tenant has few deliveries in flight. The next one is of the tenant with the fewest, and among these of the one
+that waits the longest, so tenants whose receivers are slow leave turns to the others.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Courier:
         self._database, self._sealer, self._networks, self._faults = database, sealer, networks, faults
         self._closing, self._lock = threading.Event(), threading.Lock()
         self._flying: Counter[str] = Counter()
+        #: When the latest delivery of a tenant began, by the monotonic clock.
+        self._begun_s: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(DELIVERIES_AT_ONCE, thread_name_prefix="webhook")
         self._thread = threading.Thread(target=self._look, name="courier", daemon=True)
         self._cleaned_s = float("-inf")
@@ -93,7 +96,8 @@ class Courier:
         free = DELIVERIES_AT_ONCE - sum(flying.values())
         found: list[Row[Any]] = []
         with self._database.read() as connection:
-            for tenant in connection.execute(select(deliveries.c.tenant).where(is_due).distinct()).scalars():
+            tenants = connection.execute(select(deliveries.c.tenant).where(is_due).distinct()).scalars().all()
+            for tenant in sorted(tenants, key=lambda one: (flying[one], self._begun_s.get(one, 0.0))):
                 own = min(DELIVERIES_AT_ONCE_PER_TENANT - flying[tenant], free - len(found))
                 if own > 0:
                     query = select(deliveries).where(is_due, deliveries.c.tenant == tenant)
@@ -112,6 +116,7 @@ class Courier:
                 .values(next_unix_ms=self._database.clock_ms + round(DELIVERY_LEASE_S * 1000))
             )
         if claimed.rowcount == 1:
+            self._begun_s[row.tenant] = time.monotonic()
             with self._lock:
                 self._flying[row.tenant] += 1
             self._pool.submit(self._send, row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -23,6 +24,8 @@ __all__ = ["MEMBER_PREFIX", "Members"]
 
 #: Senders with OIDC tokens have ids that begin so.
 MEMBER_PREFIX = "member-"
+#: Control characters and lone surrogates.
+_UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 #: Maximum length of a subject (OpenID Connect Core, 2).
 SUBJECT_LENGTH_MAX = 255
 
@@ -47,7 +50,7 @@ class Members:
             claims = self._issuer.claims_of(token)
         except IssuerUnavailable:
             raise ApiProblem(503, "the issuer of the token does not answer", headers={"Retry-After": "10"}) from None
-        if claims is None or not 0 < len(claims["sub"]) <= SUBJECT_LENGTH_MAX:
+        if claims is None or not _is_plain(claims["sub"]) or len(claims["sub"]) > SUBJECT_LENGTH_MAX:
             return None
         tenant, role = self._tenant(claims), self._role(claims)
         if tenant is None or role is None:
@@ -123,4 +126,15 @@ def _values(claims: Mapping[str, Any], path: str) -> list[str]:
         found = claims
         for name in path.split("."):
             found = found.get(name) if isinstance(found, dict) else None
-    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
+    values = found if isinstance(found, list) else [found]
+    if not all(_is_plain(one) for one in values if isinstance(one, str)):
+        return []
+    return [one for one in values if isinstance(one, str)]
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text is not empty, and has neither control characters nor lone surrogates.
+
+    PostgreSQL keeps no NUL, and no database keeps a surrogate.
+    """
+    return bool(text) and not _UNNAMEABLE.search(text)

@@ -6,31 +6,27 @@ HTTP from this machine. They are read again when they are old, or when a token n
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, build_opener
 
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import Key, KeySet
 
 from tradewind.errors import UsageError
 from tradewind.model.units import format_count
+from tradewind.service.issuer_documents import read_document
 from tradewind.service.limits import (
     CLOCK_SKEW_S,
-    ISSUER_BYTES_MAX,
     ISSUER_KEYS_MAX,
     ISSUER_KEYS_S,
     ISSUER_PAUSE_S,
     ISSUER_STALE_S,
-    ISSUER_TIMEOUT_S,
     ISSUER_WAITING_MAX,
     JWT_BYTES_MAX,
 )
@@ -43,8 +39,10 @@ KEY_TYPES = ("RSA", "EC", "OKP")
 #: joserfc warns that RFC 9864 renames EdDSA. Issuers still use the old name.
 warnings.filterwarnings("ignore", message="EdDSA is deprecated")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Errors of a document or token that is not as it should be. A deep one raises RecursionError.
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError, JoseError)
 #: Errors of an issuer that does not answer, or whose documents are not as they should be.
-_UNUSABLE = (OSError, HTTPException, ValueError, TypeError, KeyError, AttributeError, JoseError, UsageError)
+_UNUSABLE = (*_MALFORMED, OSError, HTTPException, UsageError)
 #: Minimum size of an RSA key.
 RSA_BITS_MIN = 2048
 
@@ -68,7 +66,7 @@ class TokenIssuer:
             return None
         try:
             return self._checked(token)
-        except (JoseError, ValueError, TypeError, KeyError):
+        except _MALFORMED:
             return None
 
     def _checked(self, token: str) -> dict[str, Any]:
@@ -139,15 +137,17 @@ class TokenIssuer:
         return keys
 
     def _read(self) -> KeySet:
-        document = _get(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        document = read_document(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if document["issuer"] != self.issuer:
             raise ValueError(f"the document is of issuer {document['issuer']}")
         require_safe_url(document["jwks_uri"])
-        keys = [key for key in _get(document["jwks_uri"])["keys"] if _is_for_signatures(key)]
-        if not keys or len(keys) > ISSUER_KEYS_MAX:
-            raise ValueError(f"{format_count(len(keys), 'key')} for signatures")
-        found: KeySet = KeySet.import_key_set({"keys": keys})
-        return found
+        documents = read_document(document["jwks_uri"])["keys"]
+        if len(documents) > ISSUER_KEYS_MAX:
+            raise ValueError(format_count(len(documents), "key"))
+        keys = [key for key in map(_signing_key, documents) if key is not None]
+        if not keys:
+            raise ValueError("no key for signatures")
+        return KeySet(keys)
 
 
 def require_safe_url(url: str) -> None:
@@ -169,22 +169,16 @@ def _has(keys: KeySet, key_id: object) -> bool:
     return any(key.kid == key_id for key in keys.keys)
 
 
+def _signing_key(document: Any) -> Key | None:
+    """Return a key of the set if it can be read and may sign; None for any other (RFC 7517, 5)."""
+    try:
+        return KeySet.registry_cls.import_key(document) if _is_for_signatures(document) else None
+    except _MALFORMED:
+        return None
+
+
 def _is_for_signatures(key: Mapping[str, Any]) -> bool:
     """Return whether a key may sign. Symmetric and short keys are left out, and so are keys for encryption."""
     if key.get("kty") not in KEY_TYPES or key.get("use", "sig") != "sig":
         return False
     return key["kty"] != "RSA" or len(key["n"]) * 6 >= RSA_BITS_MIN
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any) -> None:
-        """Refuse: the answer is then an error."""
-
-
-def _get(url: str) -> Any:
-    """Return a JSON document. Raises OSError, ValueError."""
-    with build_opener(_NoRedirects).open(url, timeout=ISSUER_TIMEOUT_S) as answer:
-        text = answer.read(ISSUER_BYTES_MAX + 1)
-    if len(text) > ISSUER_BYTES_MAX:
-        raise URLError(f"{url}: more than {ISSUER_BYTES_MAX:,} bytes")
-    return json.loads(text)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
 from tradewind.service.limits import DELIVERY_TIMEOUT_S
+from tradewind.service.socket_deadline import SocketDeadline
 
 __all__ = ["ReceiverError", "is_allowed", "post", "require_webhook_url"]
 
@@ -73,21 +73,12 @@ def post(url: str, body: bytes, headers: Mapping[str, str], networks: Sequence[s
     connection = HTTPConnection(host, port, timeout=DELIVERY_TIMEOUT_S)
     try:
         plain = socket.create_connection((address, port), timeout=DELIVERY_TIMEOUT_S)
-        # A receiver that sends one byte now and then would never time out. The socket of TLS takes the descriptor of
-        # the plain one away, so the deadline needs its own.
-        own = plain.dup()
-        deadline = threading.Timer(DELIVERY_TIMEOUT_S, _shut, (own,))
-        deadline.daemon = True
-        deadline.start()
-        try:
+        with closing(plain), SocketDeadline(DELIVERY_TIMEOUT_S) as deadline:
+            deadline.watch(plain)
             connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if is_tls else plain
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request("POST", path, body, dict(headers))
             status = connection.getresponse().status
-        finally:
-            deadline.cancel()
-            own.close()
-            plain.close()
     except ssl.SSLError:
         raise ReceiverError("TLS failed") from None
     except TimeoutError:
@@ -111,8 +102,3 @@ def _resolved(host: str, port: int, networks: Sequence[str], *, is_tls: bool) ->
     if not is_tls and not all(_is_in(ip_address(address.partition("%")[0]), networks) for address in found):
         raise ReceiverError("plain HTTP is not allowed to this address")
     return found[0]
-
-
-def _shut(plain: socket.socket) -> None:
-    with suppress(OSError):
-        plain.shutdown(socket.SHUT_RDWR)
