@@ -1,4 +1,4 @@
-"""Copies between two accounts of Azure, which Azure makes by itself. Azurite has both accounts, and checks signatures."""
+"""Copies between two accounts of Azure, which Azure makes by itself. Azurite has both, and checks signatures."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ LOCAL_SCHEMES = ("file", "mem", "pipe")
 def why_not_by_itself(source: StoreSpec, target: StoreSpec) -> str | None:
     """Return why the store of `target` cannot copy from `source` by itself; None if it can.
 
-    A store copies within a service, in R2 within an account, with the same credentials. Azure is given the right to read
-    the source, whatever its account and credentials. A server whose buckets have addresses of their own is not known to
-    be one.
+    A store copies within a service, in R2 within an account, with the same credentials. Azure is given the right to
+    read the source, whatever its account and credentials. A server whose buckets have addresses of their own is not
+    known to be one.
     """
     urls = urlsplit(source.url), urlsplit(target.url)
     if urls[0].scheme != urls[1].scheme:
