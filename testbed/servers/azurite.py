@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Mapping
 
 from testbed.servers.install import npm_package, require
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
@@ -16,8 +17,8 @@ PUBLISHED_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/
 """The emulator's well-known key, which is in its documentation. It gives access to nothing else."""
 
 
-def azurite(oauth: bool = False) -> Server:
-    """Start Azurite's blob service.
+def azurite(oauth: bool = False, more_accounts: Mapping[str, str] | None = None) -> Server:
+    """Start Azurite's blob service, with `more_accounts`: their keys by name.
 
     With `oauth` it uses HTTPS and accepts tokens of Entra ID, whose signature it does not check (:func:`token`).
     """
@@ -32,7 +33,9 @@ def azurite(oauth: bool = False) -> Server:
         made = make_certificates(folder / "tls")
         ca_file = made.ca
         command += ["--oauth", "basic", "--cert", str(made.certificate), "--key", str(made.key)]
-    process = spawn(command, folder)
+    accounts = {ACCOUNT: PUBLISHED_KEY, **(more_accounts or {})}
+    known = {"AZURITE_ACCOUNTS": ";".join(f"{name}:{key}" for name, key in accounts.items())}
+    process = spawn(command, folder, known)
     endpoint = f"{'https' if oauth else 'http'}://127.0.0.1:{port}"
     wait_until_answering(process, endpoint, folder, ca_file)
     client = {

@@ -92,7 +92,7 @@ CANNOT = {
         "upload_checksums",
         "upload_conditions",
     ],
-    "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
+    "azurite": ["backslash", "dot_segments", "abort_is_final", "upload_checksums"],
 }
 """Features that each server lacks. The suite reports the tests that it skips for them."""
 

@@ -84,7 +84,7 @@ def test_the_default_is_auto_where_something_is_configured(settings: dict[str, A
         (Request("gs://a/x", "gs://b/x", sites=HOSTS), "the store copies by itself"),
         (Request("az://account/a/x", "az://account/b/x", sites=HOSTS), "the store copies by itself"),
         (Request("r2://account/a/x", "r2://account/b/x", sites=HOSTS), "the store copies by itself"),
-        (Request("az://account/a/x", "az://other/b/x", sites=HOSTS), None),
+        (Request("az://account/a/x", "az://other/b/x", sites=HOSTS), "the store copies by itself"),
         (Request("r2://account/a/x", "r2://other/b/x", sites=HOSTS), None),
         (request(options=replace(NEAR, source=replace(NEAR.source, path_style=False))), None),
     ],

@@ -102,7 +102,7 @@ impl Delegation {
                 Some(AzureCredential::SASToken(query)) => Ok(StoreAuthority::AzureSas(query.clone())),
                 Some(AzureCredential::AccessKey(_)) => {
                     // `object_store` does not reveal the key.
-                    let key = azure::account_key();
+                    let key = container.account_key();
                     key.map(StoreAuthority::AzureKey).ok_or_else(|| "no account key in the environment".to_owned())
                 }
             },

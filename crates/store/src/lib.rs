@@ -247,6 +247,9 @@ pub trait Store: Debug + Send + Sync {
     /// through this process.
     fn can_copy_from(&self, source: &dyn Store) -> bool;
 
+    /// Names the store that all copies will be read from. A store may then use its credentials, and have other limits.
+    fn copy_from(&self, _source: &std::sync::Arc<dyn Store>) {}
+
     /// Copies a whole object of at most `limits().copy_bytes_max` bytes on the server. Its attributes are copied too
     /// unless `options.attributes` is set; for its tags see [`TagSupport`].
     async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written>;

@@ -19,14 +19,18 @@ LOCAL_SCHEMES = ("file", "mem", "pipe")
 def why_not_by_itself(source: StoreSpec, target: StoreSpec) -> str | None:
     """Return why the store of `target` cannot copy from `source` by itself; None if it can.
 
-    A store copies within a service, in Azure and R2 within an account, with the same credentials. A server whose
-    buckets have addresses of their own is not known to be one.
+    A store copies within a service, in R2 within an account, with the same credentials. Azure is given the right to
+    read the source, whatever its account and credentials. A server whose buckets have addresses of their own is not
+    known to be one.
     """
     urls = urlsplit(source.url), urlsplit(target.url)
     if urls[0].scheme != urls[1].scheme:
         return "the two stores are of different kinds"
+    if urls[0].scheme == "az":
+        same = _server(source.endpoint) == _server(target.endpoint)
+        return None if same else "the two sides have different endpoints"
     apart = urls[0].netloc != urls[1].netloc
-    if apart and urls[0].scheme in ("az", "r2"):
+    if apart and urls[0].scheme == "r2":
         return "the two sides have different accounts"
     if source.endpoint != target.endpoint:
         return "the two sides have different endpoints"
@@ -35,6 +39,11 @@ def why_not_by_itself(source: StoreSpec, target: StoreSpec) -> str | None:
     if apart and source.endpoint is not None and False in (source.path_style, target.path_style):
         return "the buckets have addresses of their own"
     return None
+
+
+def _server(endpoint: str | None) -> str | None:
+    """Return scheme and host of an endpoint of Azure. An emulator has the account in the path."""
+    return None if endpoint is None else "://".join(urlsplit(endpoint)[:2])
 
 
 def copied_by_store(spec: JobSpec) -> int:

@@ -262,17 +262,25 @@ impl<'a> Building<'a> {
     ) -> Result<JobHandle, Refusal> {
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
         let (rerouted, changes) = watch::channel(None);
+        let source_store = self.open(&job.source)?;
+        let targets: Vec<_> =
+            job.targets.iter().map(|target| self.open_target(&target.store)).collect::<Result<_, _>>()?;
+        let local = program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node));
+        // A sink in another process has no credentials for the source.
+        if job.server_side_copy && local {
+            targets.iter().for_each(|target| target.copy_from(&source_store));
+        }
         let setup = LeadSetup {
             job: Arc::new(job.clone()),
             limits: program.limits.clone(),
             routes: program.routes.clone(),
             sources: sources_by_route(program, hops, source)?,
             rerouted: changes,
-            local: program.routes.iter().all(|route| route.nodes.iter().all(|name| *name == program.node)),
+            local,
             replies: mpsc::unbounded_channel(),
             hop_reports: self.hop_maker.reports.clone(),
-            source: self.open(&job.source)?,
-            targets: job.targets.iter().map(|target| self.open_target(&target.store)).collect::<Result<_, _>>()?,
+            source: source_store,
+            targets,
             events,
             stop: stop.clone(),
             background: self.environment.background,

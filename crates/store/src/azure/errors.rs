@@ -31,6 +31,8 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "BlobArchived" | "BlobBeingRehydrated" => ErrorKind::Archived,
         "ServerBusy" => ErrorKind::SlowDown,
         "OperationTimedOut" => ErrorKind::Timeout,
+        // Azure could not read the source of a copy. This process may be able to.
+        "CannotVerifyCopySource" => ErrorKind::Unsupported,
         "InternalError" => ErrorKind::Server,
         "Md5Mismatch" | "Crc64Mismatch" | "InvalidMd5" => ErrorKind::ChecksumMismatch,
         // Blocks that expired, were discarded by another write of the key, or never arrived.

@@ -9,9 +9,12 @@
 //!   covers every block and the list of blocks.
 //! - The writer of a blob may have set its `Content-MD5`; it counts as stated by the store.
 //! - Each write gives a blob a new ETag, and Azure checks it during a delete.
+//! - A copy from another account is made by Azure too, if it is given the right to read the source: in one request up to 256
+//!   MiB, else by blocks.
 //! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the segments and treats a backslash as `/`.
 
 mod account;
+mod copy_source;
 mod errors;
 pub(crate) mod headers;
 mod open;
@@ -23,7 +26,7 @@ mod source;
 mod write;
 pub(crate) mod xml;
 
-pub(crate) use open::{account_key, with_environment};
+pub(crate) use open::with_environment;
 
 use crate::key_order::KeyOrder;
 use crate::rest::{Http, Unreachable};
@@ -35,8 +38,8 @@ use crate::{
 use async_trait::async_trait;
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -73,6 +76,8 @@ pub(crate) struct AzureStore {
     key_order: KeyOrder,
     /// The server ignored the start of a listing, as old ones do.
     ignores_start: AtomicBool,
+    /// The container of another account that copies are read from.
+    foreign_source: OnceLock<Arc<dyn Store>>,
 }
 
 /// Omits the credentials: `object_store` would print keys and tokens.
@@ -91,6 +96,11 @@ impl AzureStore {
 
     pub(crate) fn http(&self) -> &Http {
         &self.http
+    }
+
+    /// The account's key from this machine's environment.
+    pub(crate) fn account_key(&self) -> Option<String> {
+        open::account_key(&self.account)
     }
 
     /// Returns whether anything on this machine configures credentials; managed identity alone does not count.
@@ -127,7 +137,7 @@ impl Store for AzureStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        LIMITS
+        self.limits_now()
     }
 
     fn tag_support(&self) -> TagSupport {
@@ -217,20 +227,19 @@ impl Store for AzureStore {
     }
 
     fn can_copy_from(&self, source: &dyn Store) -> bool {
-        let source = source.as_any().downcast_ref::<Self>();
-        source.is_some_and(|source| {
-            source.origin == self.origin && source.account == self.account && source.credentials.is_some()
-        })
+        source.as_any().downcast_ref::<Self>().is_some_and(|source| self.can_be_copied_from(source))
+    }
+
+    fn copy_from(&self, source: &Arc<dyn Store>) {
+        self.remember_source(source);
     }
 
     async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written> {
         self.copy_blob(key, source, options).await
     }
 
-    async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
-        let call = self.call("copy part", http::Method::PUT, key, &[]);
-        // Put Block From URL needs a public source or one signed by a SAS, even within one account.
-        Err(call.error(crate::ErrorKind::Unsupported, "this store copies whole objects only"))
+    async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag> {
+        self.copy_block(key, upload, part, source).await
     }
 
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {

@@ -12,8 +12,8 @@ use crate::token::environment;
 use crate::token::{LibraryClient, Renewing, TokenClient};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::azure::{AzureConfigKey, AzureCredential, AzureCredentialProvider, MicrosoftAzureBuilder};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// The variable that Azure's own tools read for the endpoint. Applies if the configuration has none.
 const ENDPOINT_VARIABLE: &str = "AZURE_STORAGE_ENDPOINT";
@@ -42,7 +42,7 @@ impl AzureStore {
         } else if config.anonymous {
             (None, ANONYMOUS)
         } else {
-            let builder = MicrosoftAzureBuilder::from_env()
+            let builder = settings_of(account)
                 .with_account(account)
                 .with_container_name(container)
                 .with_use_emulator(false)
@@ -73,6 +73,7 @@ impl AzureStore {
             refuses_write_conditions: AtomicBool::new(false),
             key_order: KeyOrder::default(),
             ignores_start: AtomicBool::new(false),
+            foreign_source: OnceLock::new(),
         })
     }
 }
@@ -83,9 +84,22 @@ pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
     StoreConfig { endpoint, ..config.clone() }
 }
 
-/// The account key from this machine's environment.
-pub(crate) fn account_key() -> Option<String> {
-    MicrosoftAzureBuilder::from_env().get_config_value(&AzureConfigKey::AccessKey)
+/// The account key from this machine's environment: the one for this account, else the one for all.
+pub(crate) fn account_key(account: &str) -> Option<String> {
+    settings_of(account).get_config_value(&AzureConfigKey::AccessKey)
+}
+
+/// The settings of this machine's environment for an account. A key or a shared access signature for this account replaces
+/// all other credentials, so the two sides of a copy may have different ones.
+fn settings_of(account: &str) -> MicrosoftAzureBuilder {
+    let of_account = |variable: &str| environment(&format!("{variable}_{}", account.to_ascii_uppercase()));
+    let given =
+        [("AZURE_STORAGE_ACCOUNT_KEY", AzureConfigKey::AccessKey), ("AZURE_STORAGE_SAS_KEY", AzureConfigKey::SasKey)]
+            .map(|(variable, key)| of_account(variable).map(|value| (key, value)));
+    match given.into_iter().flatten().next() {
+        Some((key, value)) => MicrosoftAzureBuilder::new().with_config(key, value),
+        None => MicrosoftAzureBuilder::from_env(),
+    }
 }
 
 /// The client certificate of `AZURE_CLIENT_CERTIFICATE_PATH`.

@@ -1,7 +1,6 @@
 //! Signed addresses of blobs: a service SAS, signed with the account's key.
 
 use super::AzureStore;
-use super::open::account_key;
 use super::signature::{Grant, SigningKey};
 use crate::rest::{encode_query, iso_date, unix_now_ms};
 use crate::{ErrorKind, Result};
@@ -12,7 +11,7 @@ impl AzureStore {
     pub(crate) fn presign(&self, key: &str, expires_s: u32) -> Result<String> {
         self.check_key("presign", key)?;
         let call = self.call("presign", Method::GET, key, &[]);
-        let key_text = account_key().filter(|_| self.credentials.is_some()).ok_or_else(|| {
+        let key_text = self.account_key().filter(|_| self.credentials.is_some()).ok_or_else(|| {
             call.error(ErrorKind::Unsupported, "an address is signed with the account's key, and none is set")
         })?;
         let expiry = iso_date(unix_now_ms() / 1000 + i64::from(expires_s));

@@ -4,7 +4,7 @@ use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_optio
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::model::stays;
-use crate::rest::{Call, encode_path, encode_query, header, is_web_page, refuse_foreign_answer};
+use crate::rest::{Call, header, is_web_page, refuse_foreign_answer};
 use crate::rest::{WorkLimits, still_at_work, work_limits};
 use crate::{
     Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
@@ -14,8 +14,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, HeaderValue, Method};
-use object_store::azure::AzureCredential;
+use http::{HeaderMap, Method};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -165,13 +164,13 @@ impl AzureStore {
         if source.range.is_some() {
             return Err(call.error(ErrorKind::Unsupported, "a whole object is copied without a range"));
         }
-        let address = self.readable_address(&call, source).await?;
-        let mut address = HeaderValue::try_from(address).map_err(|error| call.error(ErrorKind::InvalidKey, error))?;
-        address.set_sensitive(true);
-        call.headers.insert("x-ms-copy-source", address);
-        if let Some(etag) = &source.condition.etag {
-            call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
-        }
+        let readable = if self.foreign_source().is_some() {
+            call.set("x-ms-requires-sync", "true")?;
+            self.granted_readable(&call, source).await?
+        } else {
+            self.own_readable(&call, source).await?
+        };
+        readable.put_into(&mut call, source)?;
         set_metadata(&mut call, &options.attributes)?;
         set_tags(&mut call, &options.tags)?;
         if let Some(tier) = &options.storage_class {
@@ -195,20 +194,28 @@ impl AzureStore {
         look_at_written(self, key, &written, &Checksums::default()).await
     }
 
-    /// The address of a source of the same account. Azure reads it with the account's key or the token of the request; a
-    /// shared access signature must be in the address too.
-    async fn readable_address(&self, call: &Call, source: &PartSource) -> Result<String> {
-        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
-        let address = encode_path(&root, &source.key);
-        let credential = self.credential().await.map_err(|why| call.error(ErrorKind::Unauthenticated, why))?;
-        Ok(match credential.as_deref() {
-            Some(AzureCredential::SASToken(parameters)) => {
-                let parameters: Vec<_> =
-                    parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-                format!("{address}?{}", encode_query(&parameters))
-            }
-            _ => address,
-        })
+    /// Writes a range of the source as a block.
+    pub(super) async fn copy_block(
+        &self,
+        key: &str,
+        upload: &UploadId,
+        part: u32,
+        source: &PartSource,
+    ) -> Result<PartTag> {
+        self.check_key("copy part", key)?;
+        let tag = block_id(upload, part);
+        let mut call = self.call("copy part", Method::PUT, key, &[("comp", "block"), ("blockid", &tag)]);
+        if !is_upload(&upload.0) {
+            return Err(call.error(ErrorKind::UploadNotFound, "no such upload"));
+        }
+        let Some(range) = source.range.clone().filter(|range| !range.is_empty()) else {
+            return Err(call.error(ErrorKind::BadRequest, "a part is copied from a range that is not empty"));
+        };
+        self.granted_readable(&call, source).await?.put_into(&mut call, source)?;
+        call.set("x-ms-source-range", &format!("bytes={}-{}", range.start, range.end - 1))?;
+        call.patient = true;
+        let (headers, _) = self.send_small(call).await?;
+        Ok(PartTag { part, size_bytes: range.end - range.start, tag, checksums: written(&headers, true).checksums })
     }
 
     /// Waits for a copy. Within one account most copies are done at once; Azure makes large ones in the background. A

@@ -50,6 +50,12 @@ pub(crate) struct Secrets {
     form: Vec<Bytes>,
 }
 
+/// The query of the address that Azure reads for a copy. It may be signed.
+fn query_of_copy_source(headers: &HeaderMap) -> &str {
+    let address = headers.get("x-ms-copy-source").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    address.split_once('?').map_or("", |(_, query)| query)
+}
+
 impl Secrets {
     /// Collects the secrets of a request: those in its headers, its query, and a body that is a form.
     pub(crate) fn of(headers: &HeaderMap, query: &str, body: &[Bytes]) -> Self {
@@ -58,7 +64,7 @@ impl Secrets {
             .is_some_and(|value| value.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
         Self {
             headers: SECRET_HEADERS.iter().filter_map(|name| headers.get(*name).cloned()).collect(),
-            query: query.to_owned(),
+            query: format!("{query}&{}", query_of_copy_source(headers)),
             form: if is_form { body.to_vec() } else { Vec::new() },
         }
     }

@@ -138,7 +138,7 @@ fn known_limits(name: &str) -> BTreeSet<Ability> {
         ]
         .into(),
         // As Azure itself: see the head of `src/azure/mod.rs`.
-        "azurite" => [Backslash, DotSegments, AbortIsFinal, UploadChecksums, CopyPart].into(),
+        "azurite" => [Backslash, DotSegments, AbortIsFinal, UploadChecksums].into(),
         _ => BTreeSet::new(),
     }
 }
