@@ -29,11 +29,17 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start tests of skies early. They wait for links and take longest; the longest of them are in the last files."""
-    long = [item for item in items if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
-    others = [item for item in items if item not in set(long)]
+    """Start tests of skies early. They wait for links and take longest; the longest of them are in the last files.
+
+    The demo of clouds is first. It has a Kubernetes cluster of its own, and waits for those of other tests, which end
+    with the run.
+    """
+    first = [item for item in items if item.path.name == "test_cloud_demo.py"]
+    later = [item for item in items if item not in set(first)]
+    long = [item for item in later if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
+    others = [item for item in later if item not in set(long)]
     apart = max(1, int(len(others) * LONG_BEGUN_SHARE) // max(1, len(long)))
-    ordered: list[pytest.Item] = []
+    ordered = first
     for index, item in enumerate(others):
         if index % apart == 0 and index // apart < len(long):
             ordered.append(long[index // apart])

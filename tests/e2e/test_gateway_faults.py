@@ -156,8 +156,13 @@ def test_a_relay_frozen_for_20_s_does_not_stop_the_job(
     running.wait_for_bytes(MIDDLE_BYTES)
     relay = running.gateways()["relay"]
     os.kill(relay, signal.SIGSTOP)
-    threading.Timer(FREEZE_S, os.kill, (relay, signal.SIGCONT)).start()
-    running.finish().expect(0)
+    thaw = threading.Timer(FREEZE_S, os.kill, (relay, signal.SIGCONT))
+    thaw.start()
+    try:
+        running.finish().expect(0)
+        assert thaw.finished.is_set(), "the job ended without its only relay"
+    finally:
+        thaw.cancel()
     assert_arrived(s3, files)
 
 

@@ -40,15 +40,19 @@ def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(tmp_path: Pat
             for number, method in enumerate(methods)
             if not method.endswith("get") or method not in methods[:number]
         ]
+        killed = 0
         for point in points:
             with ComputeEngine(Cloud()) as api:
                 stage = GcpStage(tmp_path / str(point), api)
                 stage.folder.mkdir()
-                kill_at(stage, clients, point)
+                killed += kill_at(stage, clients, point)
                 check_that_nothing_is_unseen(stage, f"killed at call {point}, {methods[point]}")
+        # The number of polls differs each time; the last calls may not be made.
+        assert killed >= len(points) * 0.7
 
 
-def kill_at(stage: GcpStage, clients: Clients, point: int) -> None:
+def kill_at(stage: GcpStage, clients: Clients, point: int) -> bool:
+    """Kill a client at one of its calls, counted from 0. Return False if it did not make so many."""
     arrived, killed = threading.Event(), threading.Event()
 
     def hold(_: Call) -> None:
@@ -60,12 +64,12 @@ def kill_at(stage: GcpStage, clients: Clients, point: int) -> None:
     client = client_of(stage, clients)
     try:
         wait_until(lambda: arrived.is_set() or client.has_ended())
-        # The number of polls differs each time, so a client may make fewer calls, and end.
-        client.kill()
+        was_killed = client.kill()
     finally:
         killed.set()
     stage.api.on_call = lambda _: None
     wait_until(stage.api.is_quiet)
+    return was_killed
 
 
 def check_that_nothing_is_unseen(stage: GcpStage, when: str) -> None:

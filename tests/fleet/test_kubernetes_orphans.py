@@ -63,15 +63,18 @@ def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(stage: Stage)
         assert {"POST jobs", "POST secrets", "POST services", "DELETE jobs"} <= set(calls)
         # Polls repeat each other: the first of each kind stands for all.
         points = [n for n, call in enumerate(calls) if not call.startswith("GET") or call not in calls[:n]]
+        killed = 0
         for point in points:
             proxy.begin(point)
             client = client_of(stage, proxy, clients, stage.folder / str(point))
             try:
                 wait_until(lambda client=client: proxy.holds or client.has_ended())  # type: ignore[misc]
-                client.kill()
+                killed += client.kill()
             finally:
                 proxy.release()
             check_that_nothing_is_unseen(stage, f"killed at call {point}, {calls[point]}")
+        # The number of polls differs each time; the last calls may not be made.
+        assert killed >= len(points) * 0.7
 
 
 def check_that_nothing_is_unseen(stage: Stage, when: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
+from tests.fleet.worlds import wait_until
 from tests.service.machine_world import (
     REGIONS,
     SLOW_BYTES_PER_S,
@@ -81,8 +82,7 @@ def test_a_replica_that_loses_its_lease_ends_its_machines(tmp_path: Path) -> Non
         assert first.process is not None and second.process is not None
         os.kill(first.process.pid, signal.SIGSTOP)
         try:
-            while _owner(postgres, job_id) == frozen:
-                time.sleep(0.05)
+            wait_until(lambda: _owner(postgres, job_id) != frozen)
         finally:
             os.kill(first.process.pid, signal.SIGCONT)
         with second.client() as client:

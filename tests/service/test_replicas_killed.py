@@ -29,6 +29,7 @@ SHARED_JOBS = 10
 BYTES = 100_000
 RATE_BYTES_PER_S = 200_000
 KILL_EVERY_S = 1.0
+SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 JOBS_S_MAX = 330.0
 
 
@@ -127,7 +128,7 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
         chance = random.Random(1)
         while not is_over.wait(KILL_EVERY_S):
             server = chance.choice(servers)
-            number = chance.choice([signal.SIGKILL, signal.SIGTERM])
+            number = chance.choice(SIGNALS)
             server.kill(number)
             kills[number.name] += 1
             server.start()
@@ -174,6 +175,9 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
     assert all(do_not_overlap([receipt]) for receipt in receipts)
     assert do_not_overlap(receipts[:SHARED_JOBS])
     assert not reader.bad
+    # Otherwise the faults came at no bad moment, and this test has shown nothing.
+    assert all(kills[number.name] > 0 for number in SIGNALS)
+    assert any(len(receipt["runs"]) > 1 for receipt in receipts)
     print(
         f"{JOBS} jobs in {took_s:.0f} s, {dict(kills)} kills, {reads + len(reader.gaps_s)} reads "
         f"(longest wait {max(reader.gaps_s):.1f} s), {retries['again']} requests sent again, "

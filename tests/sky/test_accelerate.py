@@ -75,12 +75,14 @@ def running(command: Command, sky: dict[str, Any], flows: str) -> Iterator[Comma
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    yield command
-    for state in states(command):
-        command.run("accelerate", "down", state["id"], "--drain", "0s")
-    server.terminate()
-    server.wait()
-    command.run("sky", "down", command.home / "sky.json")
+    try:
+        yield command
+    finally:
+        for state in command.run("accelerate", "status", "--json").events:
+            command.run("accelerate", "down", state["id"], "--drain", "0s")
+        server.terminate()
+        server.wait()
+        command.run("sky", "down", command.home / "sky.json")
 
 
 def states(command: Command) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from testbed.clouds.lan import lan_unavailable
 from testbed.drive import Command
 from testbed.kubelab.install import lab_not_built
 from testbed.kubelab.lab import wait_for_lock
+from tests.conftest import pytest_collection_modifyitems
 
 STEPS = ["1", "2", "3", "4", "5", "6", "7"]
 
@@ -40,6 +42,14 @@ def test_the_demo_rents_in_two_clouds_heals_and_leaves_nothing(command: Command)
     assert "   nothing is left" in story
     assert "all 40 objects in the GCS bucket have the SHA-256 of their originals" in story
     command.wait_until_alone()
+
+
+def test_the_demo_runs_before_the_clusters_of_other_tests_start() -> None:
+    """These run until the last test has ended. The demo would wait for them, in the same process for ever."""
+    names = ("test_kubernetes_faults.py", "sky/test_accuracy.py", "sky/test_cloud_demo.py", "sky/test_faults.py")
+    items: list[pytest.Item] = [Mock(path=Path(name)) for name in names]
+    pytest_collection_modifyitems(items)
+    assert str(items[0].path) == "sky/test_cloud_demo.py" and {str(item.path) for item in items} == set(names)
 
 
 def test_without_a_checkout_the_demo_of_clouds_says_where_it_runs(command: Command, tmp_path: Path) -> None:

@@ -138,10 +138,26 @@ def start_store(sky: Sky, machine: str, folder: Path) -> subprocess.Popen[bytes]
     return server
 
 
+def network_of(pid: int) -> int | None:
+    """Return the number of a process's network namespace; None if it has ended."""
+    with suppress(OSError):
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    return None
+
+
 def secrets_on_hosts(stage: Stage) -> list[str]:
-    """Return the places with the stores' secret key or a token to join: files on the hosts, and arguments."""
+    """Return the places with the stores' secret key or a token to join: files on the hosts, and arguments.
+
+    The arguments are those of all processes of the command and on the hosts, but no others': tests may run beside this.
+    """
     files = [path for site in SITES for path in stage.folder.glob(f"on {site}/machines/**/*") if path.is_file()]
-    arguments = Path("/proc").glob("[0-9]*/cmdline")
+    networks = {network_of(pid) for pid in (*stage.command.processes(), *stage.gateways().values())} - {
+        None,
+        network_of(os.getpid()),
+    }
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    arguments = [Path(f"/proc/{pid}/cmdline") for pid in pids if network_of(pid) in networks]
+    assert len(arguments) > 2 * len(SITES)
     found = []
     for path in (*files, *arguments):
         with suppress(OSError):

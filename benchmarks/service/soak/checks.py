@@ -34,6 +34,8 @@ REASONS = {
     "no progress": ("store down", "store frozen"),
     "cannot be launched": ("replica killed", "replica frozen", "replica terminated"),
     "lost": ("replica killed", "replica frozen", "state disk full"),
+    # The gateways keep the right clock, so a replica that is ahead of it makes tokens which live too long.
+    "would live longer": ("clock stepped",),
 }
 """Words of the errors with which a job may fail, and the faults that explain each."""
 RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
