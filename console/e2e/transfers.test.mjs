@@ -139,6 +139,42 @@ test("a running transfer shows its expected end, and another one why it waits", 
   });
 });
 
+test("a running transfer names the hop that limits its rate, and the relay that says so", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    const route = { name: "gw-1 → relay-1 → gw-2", regions: ["a:1", "a:2"], share: 1, planned_gbps: null };
+    const hop = { src: "a:1", dst: "a:2", routes: [route.name], planned_gbps: null, lines: [], figures_at: null };
+    await page.route("**/v1/jobs/*/plan", (asked) =>
+      asked.fulfill({ json: { routes: [route], hops: [hop], machines: [], limits: [], map: null } }),
+    );
+    const relay = { gateway: "relay-1", peer: "gw-2", by_relay: true };
+    const cases = [
+      [{ slowest: "network", slowest_hop: relay }, "the network from relay-1 to gw-2, relay relay-1 says"],
+      [{ slowest: "network", slowest_hop: { ...relay, by_relay: false } }, "the network from relay-1 to gw-2"],
+      [{ slowest: "network" }, "the network between the machines"],
+      [{ slowest: "write" }, "writing to the destination"],
+      [{}, "not known yet"],
+    ];
+    let limits = {};
+    await page.route("**/v1/jobs/*/events", (asked) => asked.fulfill({ contentType: "text/event-stream", body: progressOf(limits) }));
+    await submit(page, `${DATA}/large`, `${DATA}/limited`, "1");
+    for (const [reported, words] of cases) {
+      limits = reported;
+      await page.reload();
+      await page.getByRole("region", { name: "Routes" }).getByText(words, { exact: true }).waitFor();
+    }
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("region", { name: "Progress" }).getByText("cancelled", { exact: true }).waitFor();
+  });
+});
+
+/** A stream with one progress event of a slow job. */
+function progressOf(limits) {
+  const counts = { listed: true, objects_total: 9, bytes_total: 9, objects_done: 1, bytes_done: 1, objects_skipped: 0 };
+  const progress = { event: "progress", ...counts, objects_failed: 0, retries: 0, bytes_per_s: 1, elapsed_s: 1, hops: [], limits };
+  return `data: ${JSON.stringify(progress)}\n\n`;
+}
+
 test("a running transfer is paused, resumed and cancelled from the list", async () => {
   await withPage("light", async (page) => {
     await signIn(page);

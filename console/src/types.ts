@@ -56,8 +56,18 @@ export interface Hop {
 
 export type Stage = "read" | "network" | "write";
 
-/** Limits on concurrent requests. `slowest` is the stage that limits the rate now. */
-export type StageLimits = { [stage in Stage]?: { now: number; max: number } | null } & { slowest?: Stage | null };
+/** Limits on concurrent requests. `slowest` is the stage that limits the rate now, and `slowest_hop` the hop if it is known. */
+export type StageLimits = { [stage in Stage]?: { now: number; max: number } | null } & {
+  slowest?: Stage | null;
+  slowest_hop?: SlowHop | null;
+};
+
+/** The hop from `gateway` to `peer`. `by_relay`: only the statement of a relay, `gateway`, says so. */
+export interface SlowHop {
+  gateway: string;
+  peer: string;
+  by_relay: boolean;
+}
 
 export interface Counts {
   listed: boolean;
