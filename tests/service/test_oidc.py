@@ -4,6 +4,7 @@ import base64
 import json
 import queue
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -18,8 +19,10 @@ from joserfc import jws
 from joserfc.jwk import ECKey, KeySet, OctKey
 
 from testbed.loopback import Answer, LoopbackServer
+from testbed.servers.tls import make_certificates
 from tests.service.issuer import AUDIENCE, Issuer
 from tests.service.server import Server, get
+from tradewind.service.issuer_documents import read_document
 from tradewind.service.limits import ISSUER_WAITING_MAX
 from tradewind.service.oidc import IssuerUnavailable, TokenIssuer
 
@@ -171,6 +174,37 @@ def drip(listening: socket.socket, url: str, path: str, part: str) -> None:
                     time.sleep(0.1)
             except OSError:
                 continue
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["answers", "says nothing"])
+def test_an_issuer_over_tls_is_read_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool) -> None:
+    monkeypatch.setattr("tradewind.service.issuer_documents.ISSUER_TIMEOUT_S", 1.0)
+    made = make_certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    ended = threading.Event()
+
+    def serve() -> None:
+        plain = listening.accept()[0]
+        if is_silent:
+            ended.wait(30)
+            plain.close()
+            return
+        with context.wrap_socket(plain, server_side=True) as client:
+            client.recv(65_536)
+            client.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        url, begun_s = f"https://127.0.0.1:{listening.getsockname()[1]}/", time.monotonic()
+        if is_silent:
+            with pytest.raises(OSError):
+                read_document(url)
+        else:
+            assert read_document(url) == {}
+        assert time.monotonic() - begun_s < 10
+        ended.set()
 
 
 def encoded(document: Any) -> str:

@@ -32,23 +32,29 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class _WatchedConnection(HTTPConnection):
-    def __init__(self, deadline: SocketDeadline, *arguments: Any, **others: Any) -> None:
-        super().__init__(*arguments, **others)
-        self._deadline = deadline
+    deadline: SocketDeadline
 
     def connect(self) -> None:
         super().connect()
-        self._deadline.watch(self.sock)
+        self.deadline.watch(self.sock)
 
 
 class _WatchedTlsConnection(HTTPSConnection, _WatchedConnection):
     """Its handshake is watched, too: it calls `connect` of the plain one first."""
 
 
+def _watched(
+    kind: type[_WatchedConnection], deadline: SocketDeadline, *arguments: Any, **others: Any
+) -> _WatchedConnection:
+    made = kind(*arguments, **others)
+    made.deadline = deadline
+    return made
+
+
 class _Plain(HTTPHandler):
     def __init__(self, deadline: SocketDeadline) -> None:
         super().__init__()
-        self._connection = partial(_WatchedConnection, deadline)
+        self._connection = partial(_watched, _WatchedConnection, deadline)
 
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._connection, req)
@@ -57,7 +63,7 @@ class _Plain(HTTPHandler):
 class _Tls(HTTPSHandler):
     def __init__(self, deadline: SocketDeadline) -> None:
         super().__init__()
-        self._connection = partial(_WatchedTlsConnection, deadline)
+        self._connection = partial(_watched, _WatchedTlsConnection, deadline)
 
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._connection, req)
