@@ -187,15 +187,18 @@ def test_a_start_first_forgets_the_address_of_a_killed_console(tmp_path: Path) -
 @NEEDS_BUILD
 def test_the_own_console_in_a_browser(tmp_path: Path) -> None:
     console = OwnConsole(tmp_path)
-    console.copy_by_command()
-    (page,) = (console.state / "console").glob("open-*.html")
-    job = re.search(r'"id": "([^"]+)"', console.run("jobs", "list", "--json").stdout)
-    assert job is not None
-    run_in_browser(
-        "own",
-        TRADEWIND_URL=console.url,
-        TRADEWIND_DATA=str(console.data),
-        TRADEWIND_PAGE=str(page),
-        TRADEWIND_JOB=job[1],
-    )
-    assert console.stop() == 0
+    try:
+        console.copy_by_command()
+        (page,) = (console.state / "console").glob("open-*.html")
+        job = re.search(r'"id": "([^"]+)"', console.run("jobs", "list", "--json").stdout)
+        assert job is not None
+        run_in_browser(
+            "own",
+            TRADEWIND_URL=console.url,
+            TRADEWIND_DATA=str(console.data),
+            TRADEWIND_PAGE=str(page),
+            TRADEWIND_JOB=job[1],
+        )
+    finally:
+        code = console.stop()
+    assert code == 0
