@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
 /// Changes kept for the next report. Further ones are joined with those before them.
@@ -17,6 +17,9 @@ const CHANGES_MAX: usize = 4;
 pub struct Throttle {
     state: Mutex<State>,
     freed: Notify,
+    /// Lock of the queue: the first who waits holds it. Otherwise a connection whose next request is there already would
+    /// take each slot again that it has freed, and the others would wait until it ends.
+    turn: AsyncMutex<()>,
 }
 
 #[derive(Debug)]
@@ -59,15 +62,16 @@ impl Throttle {
         let tuner = Tuner::new(limit, bounds);
         let (waiting_since, queued) = (Instant::now(), Duration::ZERO);
         let state = State { tuner, active: 0, waiting: 0, waiting_since, queued, changes: Vec::new() };
-        Arc::new(Self { state: Mutex::new(state), freed: Notify::new() })
+        Arc::new(Self { state: Mutex::new(state), freed: Notify::new(), turn: AsyncMutex::new(()) })
     }
 
-    /// Waits until one more request may be in flight.
+    /// Waits until one more request may be in flight, first come first served.
     pub(super) async fn slot(self: &Arc<Self>) -> Slot {
         self.counted(self.free_slot()).await
     }
 
     async fn free_slot(self: &Arc<Self>) -> Slot {
+        let _turn = self.turn.lock().await;
         loop {
             let freed = self.freed.notified();
             if self.try_enter() {
@@ -220,6 +224,21 @@ mod tests {
         assert_eq!((throttle.read().queued.as_secs(), throttle.active()), (3, 2));
         drop((second, third));
         assert_eq!(throttle.active(), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_comes_before_the_one_who_has_just_freed_a_slot() {
+        let throttle = Throttle::new(1, 1..=1);
+        let first = throttle.slot().await;
+        let mut waiting = pin!(throttle.slot());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(first);
+        let mut again = pin!(throttle.slot());
+        assert!(futures::poll!(&mut again).is_pending(), "another has waited longer");
+        let Poll::Ready(second) = futures::poll!(&mut waiting) else { panic!("the slot is free") };
+        assert!(futures::poll!(&mut again).is_pending());
+        drop(second);
+        again.await;
     }
 
     #[tokio::test]
