@@ -164,8 +164,8 @@ def _options(rows: Sequence[Row]) -> list[str]:
     )
     columns = ["option", "rate [Mbit/s]", "to multi-route", "paper", VARIATION]
     note = (
-        "Our source spreads chunks over the routes by itself: there is no balancer in the path. "
-        "[Below](#fig-8-nodes-of-a-site) the cost of one is measured."
+        "Our source spreads chunks over the routes by itself: there is no balancer in the path, so that cause of the "
+        "paper's -16% is missing here. [Below](#fig-8-nodes-of-a-site) the cost of one is measured."
         f" Multi-route has {run.EXTRA_NODES} own nodes and the direct route."
     )
     title = "Fig. 7: options between sites"
@@ -201,10 +201,14 @@ def _load(rows: Sequence[Row]) -> list[str]:
         rate = rate_mbps(rows_at(rows, run.MULTI_ROUTE, share))
         if rate and idle:
             cells.append([name, f"{share:.0%}", rate.shown(2), rate.relative(idle)])
-    paper = "computation on the 4 extra nodes makes a user's own transfer 20 to 50% slower."
+    paper = (
+        "computation on the 4 extra nodes makes a user's own transfer 20 to 50% slower; the figure compares it with "
+        "the service."
+    )
     note = (
         "The load is emulated: the gateways of the extra nodes are stopped for the rest of each turn, as a scheduler "
-        "does; the kernel's TCP runs on. The direct route is not used."
+        "does; the kernel's TCP runs on. The direct route is not used. There is no row of the service, because it "
+        "was not run here: it has nodes of its own, which a user's computation does not load."
     )
     columns = ["load of the nodes", "time left to the gateway", "rate [Mbit/s]", "to idle nodes"]
     title = "Fig. 9: load of the user's nodes"

@@ -45,7 +45,7 @@ def price_section(times: Times) -> list[str]:
         f"times are scaled: multi-route is taken to carry {float(UMR_GB_PER_HOUR):g} GB/h, as in "
         "[the calculated page](market.md). So ratios are results and dollars are not. The energy is that of as many "
         f"service nodes at each site as applications. Machines cost {float(sum(umr) / sum(e2e)):.2f} times as much by "
-        "multi-route as end to end (7/6 = 1.17 with the paper's ratios)."
+        "multi-route as end to end (7/6 = 1.17 with the paper's ratios). Fig. 13 is the lower plot of the second image."
     )
     return [
         "## Figs. 11 to 13, and energy",
@@ -67,7 +67,7 @@ def price_section(times: Times) -> list[str]:
         "",
         "![costs over volume](taas-fig11.svg)",
         "",
-        "![price per GB](taas-fig12.svg)",
+        "![price per GB, without and with outbound traffic](taas-fig12.svg)",
     ]
 
 

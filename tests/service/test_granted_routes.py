@@ -14,6 +14,7 @@ from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobQueue
+from tradewind.service.machines import MachineRules
 from tradewind.service.scheduling_tables import resource_limits
 from tradewind.service.tables import jobs
 
@@ -65,6 +66,31 @@ def test_a_planned_job_waits_for_its_links_and_others_run(database: ServiceDatab
     assert states() == ["running", "done"], "it starts again at once"
     assert json.loads(queue.get("default", first).granted or "")["links"] == [*RELAYED, DIRECT]
     assert queue.events(first, 0)[-1][1]["state"] == "running"
+
+
+def test_only_a_ban_on_the_link_of_its_stores_holds_a_job_that_is_to_be_planned(
+    database: ServiceDatabase, tmp_path: Path
+) -> None:
+    """A link of regions may not be on its routes. That of the stores counts with any plan, so no plan avoids it."""
+    rules = MachineRules(via="auto", usd_max=1.0)
+    queue, server = JobQueue(database), scheduler(database, tmp_path, "one", rules=rules)
+    stores = {"source": "https://one.s3.us-east-1.amazonaws.com/x/", "destination": ["gs://two/"]}
+    close_link(database, "aws:us-east-1>gcp:us-east1")
+    first, second = (
+        queue.submit(SENDER, key, "", copy_request(tmp_path) | stores, [f"gs://two/{key}"])[0].id for key in "ab"
+    )
+    server.step()
+    assert [queue.get("default", one).state for one in (first, second)] == ["running", "running"]
+    named = "s3://one>gs://two"
+    close_link(database, named)
+    assert queue.move(first, ("running",), "waiting")
+    assert queue.move(second, ("running",), "waiting", routes=JobRoutes((*RELAYED, named), 3.0).text())
+    server.step()
+    server.step()
+    for one in (first, second):
+        why = server.answer(one)
+        assert why is not None and f"link {named}" in (why[0] or "")
+        assert why[1] is None, "only people can open it"
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
