@@ -196,6 +196,22 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_left(
     assert left.is_set(), "the connection was kept"
 
 
+def test_the_time_to_connect_counts_towards_that_of_the_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.service.receivers.DELIVERY_TIMEOUT_S", 3.0)
+    connect = socket.create_connection
+
+    def slowly(address: tuple[str, int], timeout: float) -> socket.socket:
+        time.sleep(2.5)
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", slowly)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun_s = time.monotonic()
+        with pytest.raises(ReceiverError, match="no answer"):
+            post(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}", {}, ("127.0.0.0/8",))
+    assert time.monotonic() - begun_s < 5.0
+
+
 def test_tenants_whose_receivers_hang_leave_turns_to_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 import time
 from collections import Counter
@@ -149,15 +150,16 @@ async def event_stream(
 ) -> AsyncIterator[str]:
     """Yield the events of a job after the cursor, and each new one, until the job has ended.
 
-    `is_allowed` is asked every STREAM_CHECK_S whether the reader may still read; it may block.
+    `is_allowed` is asked every STREAM_CHECK_S whether the reader may still read; it may block. Streams that were opened
+    together, such as after a restart, are not checked together: all others would wait.
     """
     with _left(leave), watch.following(job_id) as changed:
         reader, spoke_s = _Reader(queue, engine, job_id, cursor), time.monotonic()
-        checked_s = spoke_s
+        check_s = spoke_s + STREAM_CHECK_S * random.random()
         while not is_closing():
             changed.clear()
-            if time.monotonic() - checked_s >= STREAM_CHECK_S:
-                checked_s = time.monotonic()
+            if time.monotonic() >= check_s:
+                check_s = time.monotonic() + STREAM_CHECK_S
                 if not await to_thread.run_sync(is_allowed, limiter=watch.limiter):
                     return
             texts = await to_thread.run_sync(reader.read, limiter=watch.limiter)
@@ -171,7 +173,8 @@ async def event_stream(
                 return
             if not texts:
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), min(STREAM_CHECK_S, STREAM_KEEP_ALIVE_S))
+                    left_s = min(max(0.0, check_s - time.monotonic()), STREAM_KEEP_ALIVE_S)
+                    await asyncio.wait_for(changed.wait(), left_s)
 
 
 def _event(kind: str, data: str, number: str | None) -> str:

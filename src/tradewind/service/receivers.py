@@ -72,13 +72,15 @@ def post(url: str, body: bytes, headers: Mapping[str, str], networks: Sequence[s
     address = _resolved(host, port, networks, is_tls=is_tls)
     connection = HTTPConnection(host, port, timeout=DELIVERY_TIMEOUT_S)
     try:
-        plain = socket.create_connection((address, port), timeout=DELIVERY_TIMEOUT_S)
-        with closing(plain), SocketDeadline(DELIVERY_TIMEOUT_S) as deadline:
-            deadline.watch(plain)
-            connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if is_tls else plain
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", path, body, dict(headers))
-            status = connection.getresponse().status
+        with SocketDeadline(DELIVERY_TIMEOUT_S) as deadline:
+            plain = socket.create_connection((address, port), timeout=DELIVERY_TIMEOUT_S)
+            with closing(plain):
+                deadline.watch(plain)
+                tls = ssl.create_default_context() if is_tls else None
+                connection.sock = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+                path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request("POST", path, body, dict(headers))
+                status = connection.getresponse().status
     except ssl.SSLError:
         raise ReceiverError("TLS failed") from None
     except TimeoutError:

@@ -95,6 +95,15 @@ class SeenJob:
     routes: str | None = None
 
 
+@dataclass(frozen=True)
+class News:
+    """What a pass has read: events, jobs that are not open any more, and rows of jobs that are new or have changed."""
+
+    events: Sequence[SchedulerEvent]
+    ended: Mapping[str, tuple[str, str | None, int]]
+    rows: Sequence[JobRow]
+
+
 class ServiceScheduler:
     """Schedules the jobs while this server has the lease.
 
@@ -152,10 +161,12 @@ class ServiceScheduler:
                 self._epoch = epoch
             if epoch is None:
                 return float("inf")
-            self._clear_auctions()
-            ended = self._carried_out()
-            self._count_withheld()
-            self._record_utilisation()
+            is_new = self._scheduler is None
+            scheduler = self._scheduler = self._scheduler or Scheduler(self._binder, tunes_links=self._tunes_links)
+        self._clear_auctions()
+        ended = self._carried_out(scheduler, is_new)
+        self._count_withheld()
+        self._record_utilisation()
         for row, reason in ended:
             self._lease.progressed()
             self._fail(row, reason)
@@ -212,25 +223,27 @@ class ServiceScheduler:
 
     def _count_withheld(self) -> None:
         """Count what is withheld from winners of auctions, and refund it. Nothing is written without the lease."""
-        now_s = time.monotonic()
-        if self._scheduler is None or now_s < self._withheld_again_s:
+        now_s, scheduler = time.monotonic(), self._scheduler
+        if scheduler is None or now_s < self._withheld_again_s:
             return
         self._withheld_again_s = now_s + WITHHELD_EVERY_S
         with self._database.read() as connection:
             if not are_hours_counted(connection):
                 return
-        before, self._withheld_gbps = self._withheld_gbps, self._scheduler.withheld_gbps()
+        with self._lock:
+            before, self._withheld_gbps = self._withheld_gbps, scheduler.withheld_gbps()
         with self._database.write() as connection:
             if self._lease.is_held(connection):
                 count_withheld(connection, before)
 
     def _record_utilisation(self) -> None:
         """Record how much of links and servers is in use. Nothing is written without the lease."""
-        now_s = time.monotonic()
-        if self._scheduler is None or now_s < self._utilisation_again_s:
+        now_s, scheduler = time.monotonic(), self._scheduler
+        if scheduler is None or now_s < self._utilisation_again_s:
             return
         self._utilisation_again_s = now_s + UTILISATION_EVERY_S
-        used = self._scheduler.utilisation()
+        with self._lock:
+            used = scheduler.utilisation()
         with self._database.read() as connection:
             if not used and not has_utilisation(connection):
                 return
@@ -238,24 +251,29 @@ class ServiceScheduler:
             if self._lease.is_held(connection):
                 record_utilisation(connection, used, database_unix_ms(connection))
 
-    def _carried_out(self) -> list[tuple[JobRow, str]]:
-        """Learn what has changed, and carry the decisions out; return the jobs that have failed with the reasons."""
+    def _carried_out(self, scheduler: Scheduler, is_new: bool) -> list[tuple[JobRow, str]]:
+        """Learn what has changed, and carry the decisions out; return the jobs that have failed with the reasons.
+
+        Requests wait for the scheduler only after all has been read.
+        """
         is_complete = False
         try:
-            failed = self._carry_out(self._learn())
-            unusable, self._unusable = self._unusable, []
-            is_complete = True
+            news = self._read(scheduler, is_new)
+            with self._lock:
+                if self._scheduler is not scheduler:  # It has left meanwhile.
+                    return []
+                failed = self._carry_out(self._learn(scheduler, news, is_new))
+                unusable, self._unusable = self._unusable, []
+                is_complete = True
         finally:
             if not is_complete:
                 # Each change is learned once: what was learned and not carried out would be lost, such as a ban.
-                self._forget()
+                with self._lock:
+                    self._forget()
         return failed + unusable
 
-    def _learn(self) -> list[Decision]:
-        """Send the scheduler all that has changed, and return its decisions."""
-        is_new = self._scheduler is None
-        if self._scheduler is None:
-            self._scheduler = Scheduler(self._binder, tunes_links=self._tunes_links)
+    def _read(self, scheduler: Scheduler, is_new: bool) -> News:
+        """Return all that has changed since the last pass."""
         capacity = self._claims.capacity()
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
@@ -266,15 +284,19 @@ class ServiceScheduler:
             self._spent_usd = run_costs(connection, ended)
             costs = costs_today(connection, now_ms / 1000) if is_new else []
             links = restored_links(connection) if is_new and self._tunes_links else []
-            news = [one for one, seen in found.items() if self._is_news(one, *seen)]
+            news = [one for one, seen in found.items() if self._is_news(scheduler.phase(one), one, *seen)]
             rows = [row for some in parts(news) for row in self._rows(connection, some)]
             self._spent_usd |= run_costs(connection, [row.id for row in rows if row.state == "waiting" and row.granted])
             self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
             active = running_jobs(connection) if self._is_progress_due() else []
         events = [TimePassed(), *links, *costs, *rules, *self._route_events(), *self._progress_events(active)]
+        return News(events, ended, rows)
+
+    def _learn(self, scheduler: Scheduler, news: News, is_new: bool) -> list[Decision]:
+        """Send the scheduler all that has changed, and return its decisions."""
         decisions: list[Decision] = []
-        for event in [*events, *self._ends(ended), *self._job_events(rows, is_new)]:
-            decisions += self._scheduler.handle(self._now_s(), event)
+        for event in [*news.events, *self._ends(news.ended), *self._job_events(news.rows, is_new)]:
+            decisions += scheduler.handle(self._now_s(), event)
             self._lease.progressed()
         return decisions
 
@@ -304,10 +326,9 @@ class ServiceScheduler:
             if found is not None and job_id in self._seen and found.bytes_done > moved_before:
                 yield progressed(job_id, found, moved_before)
 
-    def _is_news(self, job_id: str, state: str, failures: str, routes: str | None) -> bool:
-        """Return whether the row of a job differs from what the scheduler knows."""
-        assert self._scheduler is not None
-        seen, phase = self._seen.get(job_id), self._scheduler.phase(job_id)
+    def _is_news(self, phase: str | None, job_id: str, state: str, failures: str, routes: str | None) -> bool:
+        """Return whether the row of a job differs from what the scheduler knows, which has it in a phase."""
+        seen = self._seen.get(job_id)
         if seen is None or phase is None:
             return True
         if state == "waiting":
