@@ -95,6 +95,15 @@ def test_the_hint_for_an_unreachable_store_names_the_job_to_resume(command: Comm
     assert "then run the command again" in tried.stderr
 
 
+def test_a_failure_of_the_only_object_in_a_tree_is_printed_once(command: Command, tmp_path: Path) -> None:
+    write_tree(tmp_path / "one", {"a": 10})
+    (tmp_path / "there" / "a").mkdir(parents=True)
+    for verb in (["cp", "-r"], ["sync"], ["mv", "-r"]):
+        done = command.run(*verb, tmp_path / "one", tmp_path / "there").expect(1)
+        assert done.stderr.count("a directory has this name") == 1 and done.stderr.count("hint: ") == 1, done.stderr
+        assert done.stderr.endswith("error: 1 of 1 object failed\n")
+
+
 def test_one_object_is_singular(command: Command, tree: Path, tmp_path: Path) -> None:
     write_tree(tmp_path / "other", {"a": 10, "d/b": 10})
     (tmp_path / "other" / "a").write_bytes((tree / "a").read_bytes())

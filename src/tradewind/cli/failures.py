@@ -36,6 +36,8 @@ class Failures:
         self._hold = hold
         self._groups: dict[tuple[str, str], _Group] = {}
         self._further = 0
+        #: Messages and hints of the failures that have been shown.
+        self._shown: set[tuple[str, str | None]] = set()
 
     def add(self, failed: ObjectFailed) -> list[str]:
         """Add a failed object; return the lines to show now."""
@@ -53,7 +55,12 @@ class Failures:
         if self._hold or failed.kind in STORE_WIDE:
             group.waiting.append(failed)
             return []
+        self._shown.add((failed.message, failed.hint))
         return _lines(failed)
+
+    def has_shown(self, message: str | None, hint: str | None) -> bool:
+        """Return whether a failed object was shown with this message and hint."""
+        return message is not None and (message, hint) in self._shown
 
     def end(self, final_message: str | None) -> list[str]:
         """Return the remaining lines, except failures that `final_message` already contains."""

@@ -114,10 +114,22 @@ class Follower(StopHandlers):
         self._end_dry_run(job)
         if self._json:
             return self._json_end(job, may_run)
-        job.result()
+        try:
+            job.result()
+        except TransferError as error:
+            raise self._said_once(error, job.summary) from None
         if may_run is not None:
             raise may_run
         return 0
+
+    def _said_once(self, error: TransferError, summary: Summary | None) -> TransferError:
+        """Return the error of a job; one that counts the failures if they were shown with the same words."""
+        if summary is None or not self._terminal.failures.has_shown(summary.message, summary.hint):
+            return error
+        progress = summary.progress
+        message = f"{progress.objects_failed:,} of {format_count(progress.objects_total, 'object')} failed"
+        hint = None if error.hint == summary.hint else error.hint
+        return type(error)(message, hint=hint, summary=error.summary, job_id=error.job_id)
 
     def rest(self) -> None:
         """Release the ended job, before the user is asked a question: a signal interrupts the main thread again."""

@@ -105,7 +105,7 @@ impl AzureStore {
     }
 
     /// Sends a write under the condition that it replaces what is expected. A server that does not support conditions,
-    /// as some emulators do not, gets it without.
+    /// as some emulators do not, gets it without; a copy is not repeated, because the refusal may concern its source.
     async fn send_expecting(&self, call: Call, expect: Option<&Expect>) -> Result<(HeaderMap, Bytes)> {
         let condition = match expect.filter(|_| !self.refuses_write_conditions.load(Ordering::Relaxed)) {
             Some(Expect::Absent) => Some(("if-none-match", "*".to_owned())),
@@ -116,7 +116,7 @@ impl AzureStore {
         let mut conditional = call.clone();
         conditional.set(name, &value)?;
         match self.send_write(conditional).await {
-            Err(error) if error.kind == ErrorKind::Unsupported => {
+            Err(error) if error.kind == ErrorKind::Unsupported && error.operation != "copy" => {
                 let done = self.send_write(call).await?;
                 tracing::debug!(store = %self.url, "the server refuses conditions on writes");
                 self.refuses_write_conditions.store(true, Ordering::Relaxed);
@@ -475,6 +475,42 @@ mod tests {
             store.copy("key", &source, &PutOptions::default()).await.ok();
             assert_eq!(sources.recv().unwrap(), format!("{origin}/other/a%20b{query}"));
         }
+    }
+
+    /// A server that cannot read the source at first. Returns its origin, and for each write whether it had a condition.
+    fn container_that_reads_its_source_later() -> (String, Arc<Mutex<Vec<bool>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let conditional = Arc::new(Mutex::new(Vec::new()));
+        let writes = Arc::clone(&conditional);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let mut head = lines.map_while(Result::ok).take_while(|line| !line.is_empty());
+                let is_first = writes.lock().unwrap().is_empty();
+                writes.lock().unwrap().push(head.any(|line| line.starts_with("if-none-match: ")));
+                let status = match is_first {
+                    true => "403 Forbidden\r\nx-ms-error-code: CannotVerifyCopySource",
+                    false => "201 Created\r\nETag: \"1\"",
+                };
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (origin, conditional)
+    }
+
+    #[tokio::test]
+    async fn a_copy_whose_source_is_refused_is_not_repeated_without_its_condition() {
+        let (origin, conditional) = container_that_reads_its_source_later();
+        let url = "az://account/container".to_owned();
+        let config = StoreConfig { url, endpoint: Some(origin), anonymous: true, ..StoreConfig::default() };
+        let (bucket, condition) = ("container".to_owned(), Precondition::default());
+        let source = PartSource { bucket, key: "source".to_owned(), condition, range: None };
+        let options = PutOptions { expect: Some(Expect::Absent), ..PutOptions::default() };
+        let error = crate::open(&config).unwrap().copy("key", &source, &options).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+        assert_eq!(*conditional.lock().unwrap(), [true], "an object that another writer has made would be replaced");
     }
 
     #[test]
