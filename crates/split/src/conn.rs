@@ -43,6 +43,14 @@ impl Conn {
         }
     }
 
+    /// True if TLS has sealed bytes that wait for the kernel.
+    pub(crate) fn has_sealed(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.wants_write(),
+        }
+    }
+
     /// True if dropping it ends it as `poll_shutdown` does.
     pub(crate) fn ends_when_dropped(&self) -> bool {
         matches!(self, Self::Plain(_))

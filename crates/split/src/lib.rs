@@ -22,6 +22,7 @@
 
 mod admission;
 pub mod allow;
+mod buffers;
 pub mod config;
 mod conn;
 pub mod destination;
@@ -49,6 +50,7 @@ mod traffic;
 pub mod upstream;
 pub mod ways;
 
+pub use buffers::held_bytes;
 pub use config::Config;
 pub use handle::{Effective, Handle};
 pub use proxy::Proxy;

@@ -1,12 +1,13 @@
 //! Moves the bytes of one flow in both directions, until both are closed or one side breaks.
 //!
 //! Both directions run in one task. A direction reads only after everything read before is written, so that it holds
-//! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none.
+//! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none. While blocked
+//! flows hold many bytes, each direction reads little, and TLS seals no more before its sealed bytes are with the kernel.
 
+use crate::buffers::{Held, give_back, is_scarce, take_buffer};
 use crate::conn::Conn;
-use crate::limits::{KEEPALIVE_FROM, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
+use crate::limits::{KEEPALIVE_FROM, RELAY_ROUNDS_MAX, SCARCE_READ_BYTES, TLS_BUFFER_BYTES};
 use crate::pace::{ClientPace, Pace};
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -36,22 +37,6 @@ pub(crate) struct Bytes {
     pub(crate) down: AtomicU64,
 }
 
-thread_local! {
-    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-}
-
-fn take_buffer() -> Box<[u8]> {
-    FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; RELAY_BUFFER_BYTES].into_boxed_slice())
-}
-
-fn give_back(buffer: Box<[u8]>) {
-    FREE.with_borrow_mut(|free| {
-        if free.len() < RELAY_BUFFERS_PER_THREAD_MAX && buffer.len() == RELAY_BUFFER_BYTES {
-            free.push(buffer);
-        }
-    });
-}
-
 struct Pending {
     buffer: Box<[u8]>,
     start: usize,
@@ -62,6 +47,9 @@ struct Pending {
 struct Direction {
     pending: Option<Pending>,
     unflushed: bool,
+    /// At least the bytes that TLS has sealed and that wait for the kernel, if some do.
+    sealed: usize,
+    held: Held,
     source_closed: bool,
     /// Why the source broke, after the bytes that it still gave.
     broke: Option<io::Error>,
@@ -80,8 +68,26 @@ impl Direction {
         Self { pending, ..Self::default() }
     }
 
-    /// Moves bytes until the direction is closed. `last`: the other direction is closed.
+    /// Moves bytes until the direction is closed, and counts those that it holds. `last`: the other direction is closed.
     fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        to: &mut Conn,
+        count: &AtomicU64,
+        pace: &Pace,
+        last: bool,
+    ) -> Poll<io::Result<()>> {
+        let polled = self.poll_move(cx, from, to, count, pace, last);
+        if !to.has_sealed() {
+            self.sealed = 0;
+        }
+        let buffer = self.pending.as_ref().map_or(0, |pending| pending.buffer.len());
+        self.held.set(buffer + self.sealed.min(TLS_BUFFER_BYTES));
+        polled
+    }
+
+    fn poll_move(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut Conn,
@@ -106,17 +112,26 @@ impl Direction {
                 self.moved = true;
                 return Poll::Ready(Ok(()));
             }
-            let most = pace.read_bytes_max().min(from.read_bytes_max(to));
+            let mut most = pace.read_bytes_max().min(from.read_bytes_max(to));
+            if is_scarce() {
+                ready!(self.poll_flush(cx, to))?;
+                most = most.min(SCARCE_READ_BYTES);
+            }
             if self.is_paced(cx) || self.poll_read(cx, from, pace, most)?.is_pending() {
-                if self.unflushed {
-                    ready!(Pin::new(&mut *to).poll_flush(cx))?;
-                    self.unflushed = false;
-                }
+                ready!(self.poll_flush(cx, to))?;
                 return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>, to: &mut Conn) -> Poll<io::Result<()>> {
+        if self.unflushed {
+            ready!(Pin::new(to).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, to: &mut Conn, count: &AtomicU64) -> Poll<io::Result<()>> {
@@ -131,6 +146,7 @@ impl Direction {
             }
             count.fetch_add(written as u64, Ordering::Relaxed);
             pending.start += written;
+            self.sealed = self.sealed.saturating_add(written);
             (self.moved, self.unflushed, self.began) = (true, true, true);
             if pending.start == pending.end
                 && let Some(done) = self.pending.take()
@@ -154,7 +170,7 @@ impl Direction {
 
     /// Reads what is there, up to `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
     fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<io::Result<()>> {
-        let mut buffer = take_buffer();
+        let mut buffer = take_buffer(most);
         let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = loop {
             let before = room.filled().len();

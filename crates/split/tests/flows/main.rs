@@ -5,6 +5,7 @@ mod changes;
 mod endings;
 mod harness;
 mod hostile;
+mod memory;
 mod pool;
 mod probes;
 mod refusals;
