@@ -10,7 +10,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.faults import Answer, HttpProxy, Request, Rule
-from testbed.places import Place, S3Place
+from testbed.places import FilePlace, Place, S3Place
 
 KINDS = ["versitygw", "moto", "gcs", "azure", "file"]
 
@@ -56,6 +56,33 @@ def test_rm_takes_a_list_of_names(place: Callable[[str], Place], command: Comman
     command.run("rm", "--files-from", "-", *flags, stdin=urls).expect(0)
     assert there.sizes() == {}
     assert "not UTF-8" in command.run("rm", "--files-from", "-", *flags, stdin=b"\xff\n").expect(2).stderr
+
+
+@pytest.mark.parametrize("kind", quick("file", "moto"))
+def test_a_listed_directory_is_deleted_only_if_it_is_empty(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there = place(kind)
+    there.put("d/full/a", b"x")
+    there.put("d/kept/a", b"x")
+    if isinstance(there, FilePlace):
+        (there.folder / "d" / "empty").mkdir()
+    else:
+        for key in ("d/full/", "d/empty/", "d/kept/"):
+            there.put(key, b"")
+    is_file = kind == "file"
+    url = f"{'file://' if is_file else ''}{there.url}/d"
+    words = ["rm", url, "--files-from", "-", *there.flags("src")]
+    names = b"empty/\nfull/a\nfull/\nkept/\n"
+    for dry, verb in ((["--dry-run"], "would delete"), ([], "deleted")):
+        done = command.run(*words, *dry, stdin=names).expect(4 if is_file else 0)
+        shown = done.stdout.splitlines()
+        expected = [f"{verb} {url}/{key}" for key in ("empty/", "full/a", "full/", "kept/")]
+        assert sorted(shown) == sorted(expected[:3] if is_file else expected)
+        if is_file:
+            assert f"error: delete {url}/kept/: the directory is not empty" in done.stderr
+            assert "error: 1 of 4 objects could not be deleted" in done.stderr
+    assert list(there.sizes()) == ["d/kept/a"]
 
 
 def test_a_link_is_neither_followed_nor_deleted(command: Command, tmp_path: Path) -> None:

@@ -11,16 +11,17 @@ use super::text::escaped;
 use super::{Streams, TaskError, TaskResult, folder_of, is_folder, nothing_in};
 use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
-use crate::lead::pages::Listing;
+use crate::lead::pages::{Listing, NameSpan};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
-use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition, Store};
+use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition, Skips, Store};
 
 /// Maximum number of named objects that are looked up concurrently.
 const HEADS_AT_ONCE_MAX: usize = 16;
@@ -108,7 +109,7 @@ impl Rm {
         }));
         let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
         let keys_max = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
-        let (mut tally, mut missing, mut batch) = (Tally::default(), 0, Vec::new());
+        let (mut tally, mut missing, mut batch, mut gone) = (Tally::default(), 0, Vec::new(), HashSet::new());
         // Not yet printed: if the store rejects the credentials for every name, that is one error.
         let mut rejected = Vec::new();
         while let Some((key, found)) = asked.next().await {
@@ -136,12 +137,12 @@ impl Rm {
                 }
             }
             if batch.len() == keys_max {
-                let verdicts = self.delete(std::mem::take(&mut batch)).await;
+                let verdicts = self.delete_named(std::mem::take(&mut batch), &mut gone).await;
                 self.print(verdicts, &mut tally, streams)?;
             }
         }
         if !batch.is_empty() {
-            let verdicts = self.delete(batch).await;
+            let verdicts = self.delete_named(batch, &mut gone).await;
             self.print(verdicts, &mut tally, streams)?;
         }
         if tally.gone + tally.failed + missing == 0
@@ -161,6 +162,46 @@ impl Rm {
         tally.failed += missing + untried;
         tally.failed_for_good += missing + untried;
         tally.end("object", "objects")
+    }
+
+    /// Deletes objects, of which a directory of files may keep its entries: [`Store::delete`] leaves it silently. Adds
+    /// what a dry run would delete to `gone`.
+    async fn delete_named(
+        &self,
+        batch: Vec<ObjectDeletion>,
+        gone: &mut HashSet<String>,
+    ) -> Vec<(String, Result<(), Error>)> {
+        let mut verdicts = self.delete(batch).await;
+        if !self.store.url().starts_with("file:") {
+            return verdicts;
+        }
+        for (key, verdict) in &mut verdicts {
+            if verdict.is_ok() && key.ends_with('/') && self.is_left(key, gone).await {
+                let url = object_url(self.store.as_ref(), key);
+                *verdict = Err(Error::new(ErrorKind::Unsupported, "delete", url, "the directory is not empty"));
+            } else if self.dry_run {
+                gone.insert(key.clone());
+            }
+        }
+        verdicts
+    }
+
+    /// Returns whether a directory still exists, or in a dry run, whether it holds more than what is in `gone`.
+    async fn is_left(&self, directory: &str, gone: &HashSet<String>) -> bool {
+        if !self.dry_run {
+            return self.policy.run("head", self.store.url(), || self.store.head(directory)).await.is_ok();
+        }
+        let (store, prefix) = (self.store.clone(), directory.to_owned());
+        let listing = Listing::new(store, prefix, self.policy, NameSpan::default(), Skips::default());
+        let Ok(pages) = listing.in_any_order().await else { return false };
+        let stays = |object: &ObjectInfo| object.key != directory && !gone.contains(&object.key);
+        let mut pages = std::pin::pin!(pages);
+        while let Some(Ok(page)) = pages.next().await {
+            if !page.refused.is_empty() || page.objects.iter().any(stays) {
+                return true;
+            }
+        }
+        false
     }
 
     fn say_missing(&self, key: &str, streams: &mut Streams) -> io::Result<()> {
