@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, layered
@@ -68,7 +69,7 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
         ConfigError: a file of the user cannot be parsed; the error names file, line and column.
     """
     packaged = read_packaged()
-    links = dict(modelled_links(packaged.places, packaged.models))
+    links = dict(_modelled())
     if folder is None:
         return _catalog(packaged, links, PriceBook(rules=packaged.rules), {})
     now = today or datetime.datetime.now(datetime.timezone.utc).date()
@@ -89,6 +90,13 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
             quota_origins={region: quota.origin for region, quota in quotas.items()},
         )
     return catalog
+
+
+@cache
+def _modelled() -> Mapping[Pair, Link]:
+    """Return the modelled links of the packaged catalog. A service loads the catalog each minute."""
+    packaged = read_packaged()
+    return dict(modelled_links(packaged.places, packaged.models))
 
 
 def machine_price_files(folder: Path) -> list[Path]:
