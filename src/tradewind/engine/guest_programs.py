@@ -9,7 +9,7 @@ that the owner is not in: the service must not look into the network of this hos
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Literal
 
 from tradewind.engine.request import directory_place, object_place
@@ -109,6 +109,8 @@ def _network_of(host: str) -> str:
         address = ip_address(host.strip("[]"))
     except ValueError:
         return f"name {host}"
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
         return "loopback" if address.is_loopback else f"address {address}"
     return "public" if address.is_global else "private"
