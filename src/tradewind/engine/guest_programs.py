@@ -19,6 +19,7 @@ from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Targe
 from tradewind.model.program import GatewayLimits, KeyScope, ObjectScope, PrefixScope, Program
 from tradewind.model.records import dataclass, replace
 from tradewind.model.store import Access, StoreSpec
+from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 
 __all__ = ["GuestPlace", "guest_program"]
@@ -96,7 +97,7 @@ def _require_known_hosts(wanted: Program, owner: str, routes_max: int) -> None:
     dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
     others = {address.rpartition(":")[0] for address in dialled} - {host}
     if len(others) >= routes_max:
-        many = "another host" if routes_max == 1 else f"more than {routes_max} hosts"
+        many = "another host" if routes_max == 1 else f"more than {format_count(routes_max, 'host')}"
         raise GatewayError(f"the service proposes a connection to {many}", hint="nothing was sent there")
     for other in others:
         if _network_of(other) not in ("public", _network_of(host)):
