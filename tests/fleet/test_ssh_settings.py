@@ -6,6 +6,7 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,24 @@ def test_hosts_of_included_files_are_found(tmp_path: Path, monkeypatch: pytest.M
     (ssh / "more/b.conf").write_text("host = b\n")
     (tmp_path / "other").write_text("Host other\n")
     assert host_aliases(ssh / "config") == ["a1", "a2", "b", "other", "last"]
+
+
+def test_files_that_include_each_other_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each of them would be read as often as there are ways to it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".ssh"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.conf").write_text(f"Host h{number}\nInclude *.conf\n")
+    read, text_of = [], Path.read_text
+
+    def counted(path: Path, *given: Any, **words: Any) -> str:
+        read.append(path)
+        assert len(read) <= 4
+        return text_of(path, *given, **words)
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    assert sorted(host_aliases(folder / "0.conf")) == ["h0", "h1", "h2", "h3"]
 
 
 def test_the_kinds_of_refusals() -> None:

@@ -77,6 +77,9 @@ def test_routes_are_refused_by_a_service_with_one_address(tmp_path: Path) -> Non
         ("8.8.4.4:1", ["printer.lan:22"], 2, "another network"),
         ("10.1.0.1:1", ["10.0.0.1:2"], 2, None),
         ("10.1.0.1:1", ["169.254.169.254:80"], 2, "another network"),
+        ("10.1.0.1:1", ["[::ffff:10.0.0.1]:2"], 2, None),
+        ("10.1.0.1:1", ["[::ffff:127.0.0.1]:22"], 2, "another network"),
+        ("10.1.0.1:1", ["[::ffff:169.254.169.254]:80"], 2, "another network"),
     ],
 )
 def test_a_host_dials_no_other_network(owner: str, others: list[str], routes_max: int, said: str | None) -> None:

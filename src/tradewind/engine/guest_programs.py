@@ -9,7 +9,7 @@ that the owner is not in: the service must not look into the network of this hos
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Literal
 
 from tradewind.engine.request import directory_place, object_place
@@ -19,6 +19,7 @@ from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Targe
 from tradewind.model.program import GatewayLimits, KeyScope, ObjectScope, PrefixScope, Program
 from tradewind.model.records import dataclass, replace
 from tradewind.model.store import Access, StoreSpec
+from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 
 __all__ = ["GuestPlace", "guest_program"]
@@ -96,7 +97,7 @@ def _require_known_hosts(wanted: Program, owner: str, routes_max: int) -> None:
     dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
     others = {address.rpartition(":")[0] for address in dialled} - {host}
     if len(others) >= routes_max:
-        many = "another host" if routes_max == 1 else f"more than {routes_max} hosts"
+        many = "another host" if routes_max == 1 else f"more than {format_count(routes_max, 'host')}"
         raise GatewayError(f"the service proposes a connection to {many}", hint="nothing was sent there")
     for other in others:
         if _network_of(other) not in ("public", _network_of(host)):
@@ -109,6 +110,8 @@ def _network_of(host: str) -> str:
         address = ip_address(host.strip("[]"))
     except ValueError:
         return f"name {host}"
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
         return "loopback" if address.is_loopback else f"address {address}"
     return "public" if address.is_global else "private"

@@ -31,8 +31,9 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "BlobArchived" | "BlobBeingRehydrated" => ErrorKind::Archived,
         "ServerBusy" => ErrorKind::SlowDown,
         "OperationTimedOut" => ErrorKind::Timeout,
-        // Azure could not read the source of a copy. This process may be able to.
-        "CannotVerifyCopySource" => ErrorKind::Unsupported,
+        // Azure may not read the source of a copy. This process may be able to. Any other status says that the source was
+        // too slow, or busy: Azure tries again, because bytes that pass through this process cost egress.
+        "CannotVerifyCopySource" if is_refused(status) => ErrorKind::Unsupported,
         "InternalError" => ErrorKind::Server,
         "Md5Mismatch" | "Crc64Mismatch" | "InvalidMd5" => ErrorKind::ChecksumMismatch,
         // Blocks that expired, were discarded by another write of the key, or never arrived.
@@ -40,6 +41,10 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "InvalidResourceName" | "InvalidUri" | "OutOfRangeInput" => ErrorKind::InvalidKey,
         _ => status_meaning(status),
     }
+}
+
+fn is_refused(status: StatusCode) -> bool {
+    status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::REQUEST_TIMEOUT
 }
 
 /// The reason why a write is refused with this code.
@@ -73,5 +78,16 @@ mod tests {
         assert!(says_gone("BlobNotFound", b"") && !says_gone("", b"<html>"));
         assert_eq!(meaning(StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"), ErrorKind::Forbidden);
         assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE, ""), ErrorKind::SlowDown);
+    }
+
+    #[test]
+    fn a_source_of_a_copy_that_is_only_late_is_read_by_the_store_again() {
+        let meaning = |status| meaning(status, "CannotVerifyCopySource");
+        assert_eq!(meaning(StatusCode::FORBIDDEN), ErrorKind::Unsupported);
+        assert_eq!(meaning(StatusCode::NOT_FOUND), ErrorKind::Unsupported);
+        // "Could not verify the copy source within the specified time."
+        assert_eq!(meaning(StatusCode::INTERNAL_SERVER_ERROR), ErrorKind::Server);
+        assert_eq!(meaning(StatusCode::SERVICE_UNAVAILABLE), ErrorKind::SlowDown);
+        assert_eq!(meaning(StatusCode::TOO_MANY_REQUESTS), ErrorKind::SlowDown);
     }
 }

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
-__all__ = ["address_of", "host_aliases"]
+__all__ = ["CONFIG_S", "address_of", "host_aliases"]
 
 #: Timeout of `ssh -G`, which only reads its configuration [s].
 CONFIG_S = 10.0
 #: Maximum number of names that are read from a configuration.
 ALIASES_MAX = 200
-#: Maximum depth of files that include each other. ssh has the same.
+#: Maximum depth of files that include others. ssh has the same.
 DEPTH_MAX = 16
 
 
@@ -24,10 +24,14 @@ def host_aliases(config: Path) -> list[str]:
 
     Files that cannot be read have none.
     """
-    return list(dict.fromkeys(_names_in(config, DEPTH_MAX)))[:ALIASES_MAX]
+    return list(dict.fromkeys(_names_in(config, DEPTH_MAX, set())))[:ALIASES_MAX]
 
 
-def _names_in(config: Path, depth: int) -> Iterator[str]:
+def _names_in(config: Path, depth: int, read: set[Path]) -> Iterator[str]:
+    """Yield the names of a file that is not in `read`, which gets it."""
+    if config in read:
+        return
+    read.add(config)
     try:
         lines = config.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -45,7 +49,7 @@ def _names_in(config: Path, depth: int) -> Iterator[str]:
                 # As ssh does: a path that is not absolute is one in ~/.ssh.
                 path = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(pattern))
                 for found in sorted(glob(path)):
-                    yield from _names_in(Path(found), depth - 1)
+                    yield from _names_in(Path(found), depth - 1, read)
 
 
 def address_of(name: str, config: str | None = None) -> str | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
+from tradewind.fleet.ssh.aliases import CONFIG_S
 from tradewind.fleet.ssh.bounded import OUTPUT_BYTES_MAX, run_bounded
 from tradewind.model.hosts import SshHost
 
@@ -69,8 +70,6 @@ _SINCE_8_7 = ("ForkAfterAuthentication=no", "SessionType=default", "StdinNull=no
 _LOCAL = ("127.0.0.1", "[::1]")
 #: What a server answers at a forwarded port that it does not permit.
 _FORBIDDEN = "administratively prohibited"
-#: Timeout of `ssh -G`, which only reads its configuration.
-CONFIG_S = 10.0
 #: Held while a program is compressed, so that it is done once for many hosts.
 _COMPRESSING = threading.Lock()
 _HELLO = b"tradewind\n"
