@@ -17,8 +17,7 @@ const CHANGES_MAX: usize = 4;
 pub struct Throttle {
     state: Mutex<State>,
     freed: Notify,
-    /// Lock of the queue: the first who waits holds it. Otherwise a connection whose next request is there already would
-    /// take each slot again that it has freed, and the others would wait until it ends.
+    /// Lock of the queue: the first in it holds the lock.
     turn: AsyncMutex<()>,
 }
 
@@ -26,6 +25,9 @@ pub struct Throttle {
 struct State {
     tuner: Tuner,
     active: u32,
+    /// How many queue for a slot. While somebody does, nobody else takes one: a connection whose next request is there
+    /// already would take each slot again that it has freed, and the others would wait until it ends.
+    queued_for_slot: u32,
     waiting: u32,
     /// When the first of those who wait now began to.
     waiting_since: Instant,
@@ -53,6 +55,9 @@ pub struct Slot {
     throttle: Arc<Throttle>,
 }
 
+/// A place in the queue for a slot. Dropped when it is left.
+struct Queued<'a>(&'a Throttle);
+
 /// Somebody who waits. Dropped when the wait ends.
 struct Waiting<'a>(&'a Throttle);
 
@@ -61,7 +66,8 @@ impl Throttle {
     pub(super) fn new(limit: u32, bounds: RangeInclusive<u32>) -> Arc<Self> {
         let tuner = Tuner::new(limit, bounds);
         let (waiting_since, queued) = (Instant::now(), Duration::ZERO);
-        let state = State { tuner, active: 0, waiting: 0, waiting_since, queued, changes: Vec::new() };
+        let state =
+            State { tuner, active: 0, queued_for_slot: 0, waiting: 0, waiting_since, queued, changes: Vec::new() };
         Arc::new(Self { state: Mutex::new(state), freed: Notify::new(), turn: AsyncMutex::new(()) })
     }
 
@@ -71,11 +77,13 @@ impl Throttle {
     }
 
     async fn free_slot(self: &Arc<Self>) -> Slot {
+        let slot = || Slot { throttle: self.clone() };
+        let Err(_queued) = self.enter_or_queue() else { return slot() };
         let _turn = self.turn.lock().await;
         loop {
             let freed = self.freed.notified();
             if self.try_enter() {
-                return Slot { throttle: self.clone() };
+                return slot();
             }
             freed.await;
         }
@@ -91,11 +99,18 @@ impl Throttle {
         wait.await
     }
 
-    fn try_enter(&self) -> bool {
+    /// Takes a free slot for which nobody queues, or queues.
+    fn enter_or_queue(&self) -> Result<(), Queued<'_>> {
         let mut state = self.lock();
-        let free = state.active < state.tuner.limit();
-        state.active += u32::from(free);
-        free
+        if state.queued_for_slot == 0 && state.enter() {
+            return Ok(());
+        }
+        state.queued_for_slot += 1;
+        Err(Queued(self))
+    }
+
+    fn try_enter(&self) -> bool {
+        self.lock().enter()
     }
 
     /// Requests that may be in flight now.
@@ -158,6 +173,12 @@ impl Throttle {
 }
 
 impl State {
+    fn enter(&mut self) -> bool {
+        let free = self.active < self.tuner.limit();
+        self.active += u32::from(free);
+        free
+    }
+
     /// Steps in one direction for one reason are one change.
     fn keep(&mut self, change: Change) {
         match self.changes.last_mut() {
@@ -180,6 +201,12 @@ impl<'a> Waiting<'a> {
         state.waiting += 1;
         state.tuner.waited();
         Self(throttle)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.lock().queued_for_slot -= 1;
     }
 }
 
