@@ -19,7 +19,7 @@ const WHOLE_BYTES_MAX: u64 = 256 * MIB;
 /// Life of the signature for one copy: Azure checks it when it begins to read.
 const SIGNATURE_LIFE_S: i64 = 3600;
 
-/// The blob of a copy, as Azure is told of it. Secret.
+/// Address of the blob that Azure copies, with the right to read it. Secret.
 pub(super) struct Readable {
     address: HeaderValue,
     /// `x-ms-copy-source-authorization`.
