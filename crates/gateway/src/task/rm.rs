@@ -25,6 +25,8 @@ use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition
 
 /// Maximum number of named objects that are looked up concurrently.
 const HEADS_AT_ONCE_MAX: usize = 16;
+/// Maximum number of names that a dry run remembers. Beyond it, all directories count as empty.
+const GONE_KEYS_MAX: usize = 1_000_000;
 /// Number of names in a row for which the store must reject the credentials before the rest of a list is not tried. As
 /// in transfers, one is not enough: a store may demand credentials for single objects only.
 const UNAUTHENTICATED_IN_A_ROW_MAX: usize = 8;
@@ -179,7 +181,7 @@ impl Rm {
             if verdict.is_ok() && key.ends_with('/') && self.is_left(key, gone).await {
                 let url = object_url(self.store.as_ref(), key);
                 *verdict = Err(Error::new(ErrorKind::Unsupported, "delete", url, "the directory is not empty"));
-            } else if self.dry_run {
+            } else if self.dry_run && gone.len() < GONE_KEYS_MAX {
                 gone.insert(key.clone());
             }
         }
@@ -190,6 +192,9 @@ impl Rm {
     async fn is_left(&self, directory: &str, gone: &HashSet<String>) -> bool {
         if !self.dry_run {
             return self.policy.run("head", self.store.url(), || self.store.head(directory)).await.is_ok();
+        }
+        if gone.len() == GONE_KEYS_MAX {
+            return false;
         }
         let (store, prefix) = (self.store.clone(), directory.to_owned());
         let listing = Listing::new(store, prefix, self.policy, NameSpan::default(), Skips::default());
