@@ -97,7 +97,7 @@ class SeenJob:
 
 @dataclass(frozen=True)
 class News:
-    """What a pass has read: events, jobs that are not open any more, and rows of jobs that are new or have changed."""
+    """Changes that a pass has read: events, jobs that are not open any more, and rows of new or changed jobs."""
 
     events: Sequence[SchedulerEvent]
     ended: Mapping[str, tuple[str, str | None, int]]

@@ -13,7 +13,7 @@ use tradewind_split::limits::{HELD_BYTES_MAX, SCARCE_READ_BYTES};
 
 /// At the entry, each holds a buffer and as many sealed bytes, and at the exit another buffer: without a bound 187 MiB.
 const CLIENTS: usize = 250;
-/// What directions hold that began to read just before the limit, what each reads beyond it, and other tests.
+/// Bytes held beyond the limit: reads that began just before it, small reads of all directions, and flows of other tests.
 const BEYOND: usize = CLIENTS * 4 * SCARCE_READ_BYTES + (8 << 20);
 
 /// A socket for which the kernel keeps little.

@@ -469,7 +469,7 @@ class GcpProvider:
 
     @property
     def _admits_by_itself(self) -> bool:
-        """Whether rules of the user, in which home may have any address, admit this machine to public VMs."""
+        """True if rules of the user, in which home may have any address, admit this machine to public VMs."""
         return self._settings.control == "public" and not self._settings.firewall
 
     def console(self, machine: Machine, bytes_max: int) -> str:

@@ -68,7 +68,7 @@ _OVERRIDES = (
 _SINCE_8_7 = ("ForkAfterAuthentication=no", "SessionType=default", "StdinNull=no")
 #: Local addresses of forwarded ports. The user's `AddressFamily` may rule out one of them.
 _LOCAL = ("127.0.0.1", "[::1]")
-#: What a server answers at a forwarded port that it does not permit.
+#: Words of a server that does not permit a forwarded port.
 _FORBIDDEN = "administratively prohibited"
 #: Held while a program is compressed, so that it is done once for many hosts.
 _COMPRESSING = threading.Lock()
