@@ -16,7 +16,7 @@ use crate::node::dedup::window::Window;
 use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};
-use crate::node::sink::{Counts, Sink, Target};
+use crate::node::sink::{Counts, Fence, Sink, Target};
 use crate::node::source::{Downstream, Source};
 use crate::node::table::RouteTable;
 use crate::stepped::{Stepped, Steps};
@@ -229,6 +229,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        fence: Fence::default(),
         window: Window::new(0),
         counts: Counts::default(),
         tasks: tasks.clone(),
