@@ -22,6 +22,7 @@ from tests.engine.test_replan import HERE, THERE, catalog
 from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.engine.adapt import REPLANS_MAX, Adaptation
+from tradewind.engine.closed import MOVE_PAUSE_S, MOVES_MAX, ClosedPlaces
 from tradewind.engine.compile import RunSettings, push_order
 from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
@@ -37,6 +38,7 @@ from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Deployment, Plan
+from tradewind.model.region import Region
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 
@@ -88,6 +90,8 @@ class Transfer:
         self.bytes: dict[tuple[str, ...], float] = {}
         self.relay_mbps = RELAY_MBPS
         self.in_flight = 0
+        self.left_s: float | None = None
+        """Time that the rest takes at the rate of the direct link; None for a long one."""
         self.seconds = 0.0
         """Cost of machines as counted by the provider."""
 
@@ -110,11 +114,13 @@ class Transfer:
             for nodes, count in self.bytes.items()
             if nodes in ids
         ]
+        done = int(sum(self.bytes.values()))
+        left_bytes = 4_000_000_000 - done if self.left_s is None else int(self.left_s * DIRECT_MBPS * MBIT_BYTES)
         return {
             "elapsed_s": self.now_s,
             "listed": True,
-            "bytes_done": int(sum(self.bytes.values())),
-            "bytes_total": 4_000_000_000,
+            "bytes_done": done,
+            "bytes_total": done + left_bytes,
             "cost_usd": 0.0,
             "hops": hops,
         }
@@ -345,6 +351,69 @@ def test_a_change_of_an_early_plan_is_priced_against_that_plan_for_all_that_is_l
     more_usd = float(adaptation._expect(whole, state).split("; ")[1].removesuffix(" USD"))
     assert (abs(more_usd) < 1e-3) is is_early
     assert abs(float(adaptation._expect(whole, state).split("; ")[1].removesuffix(" USD"))) < 1e-4
+
+
+def test_traffic_leaves_a_link_that_is_closed_meanwhile(tmp_path: Path, direct: Plan) -> None:
+    """Also without `--replan`, and for a slower route. When the link is open again, the new routes stay."""
+    with transfer_of(tmp_path, direct) as (transfer, gateways):
+        transfer.adaptation._replan = False
+        transfer.in_flight = 3
+        transfer.run(1)
+        transfer.adaptation.close(ClosedPlaces(links={(HERE, THERE)}))
+        transfer.run(1)
+        (changed,) = transfer.changes
+        assert [len(route.nodes) for route in changed.routes] == [3]
+        pushed_in_order(changed, gateways)
+        assert direct.names <= transfer.living()
+        transfer.in_flight = 0
+        (line,) = transfer.adaptation.notices()
+        expected = rf"link {HERE} → {THERE} was closed: replanned, now 100% over .+; [+-]\d+\.\d{{4}} USD"
+        assert re.fullmatch(expected, line), line
+        transfer.adaptation.close(ClosedPlaces())
+        transfer.run(30)
+        assert transfer.changes == [changed] and transfer.living() == changed.names
+        assert transfer.adaptation.notices() == []
+
+
+def test_a_transfer_ends_on_a_closed_link_if_there_is_no_other_route(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        transfer.adaptation._replan = False
+        relays = {region for region in catalog().grid.regions() if region not in (HERE, THERE)}
+        for closed in (relays, relays, {*relays, THERE}):
+            transfer.adaptation.close(ClosedPlaces(closed, {(HERE, THERE)}))
+            transfer.run(30)
+        assert transfer.changes == [] and transfer.living() == direct.names
+        closed_lines = [line for line in transfer.adaptation.notices() if "was closed" in line]
+        assert closed_lines == [f"link {HERE} → {THERE} was closed, but there is no other route: it stays in use"]
+
+
+def test_a_transfer_that_is_about_to_end_stays_on_a_closed_link(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        transfer.adaptation._replan = False
+        transfer.run(30)
+        transfer.adaptation.notices()
+        transfer.left_s = 8.0
+        transfer.adaptation.close(ClosedPlaces(links={(HERE, THERE)}))
+        transfer.run(5)
+        assert transfer.changes == [] and transfer.adaptation.notices() == []
+        transfer.left_s = 60.0
+        transfer.run(1)
+        assert len(transfer.changes) == 1
+
+
+def test_machines_of_another_route_are_ordered_again_if_they_were_refused(tmp_path: Path, direct: Plan) -> None:
+    with transfer_of(tmp_path, direct) as (transfer, _):
+        transfer.adaptation._replan = False
+        transfer.provider.refusing = 1.0
+        transfer.adaptation.close(ClosedPlaces(links={(HERE, THERE)}))
+        transfer.run(MOVE_PAUSE_S * (MOVES_MAX + 1))
+        refused = [line for line in transfer.adaptation.notices() if "could not be changed" in line]
+        assert len(refused) == MOVES_MAX, refused
+        assert transfer.changes == [] and transfer.living() == direct.names
+        transfer.provider.refusing = 0.0
+        transfer.adaptation.close(ClosedPlaces({Region("aws", "us-east-1")}, {(HERE, THERE)}))
+        transfer.run(1)
+        assert len(transfer.changes) == 1
 
 
 def pushed_in_order(plan: Plan, gateways: FakeGateways) -> None:

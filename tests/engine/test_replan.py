@@ -11,6 +11,7 @@ import pytest
 
 from tests.sky.world import RELAY, SINK, SOURCE, WORLD
 from tradewind.catalog.load import load_catalog
+from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.rates import GRACE_S, SPAN_S, UNDER_S, RateMonitor, SlowRoutes
 from tradewind.engine.replan import PlanRequest, TransferState, observed_links, revise_plan, unreachable
@@ -160,6 +161,29 @@ def test_a_slow_link_is_replaced_by_the_relay() -> None:
     found = revise_plan(plan_request(Fastest()), state())
     assert found is not None
     assert any("azure-westus2-1" in route.nodes for route in found.plan.routes)
+
+
+def test_a_closed_link_or_region_is_left_for_a_slower_route_if_there_is_one() -> None:
+    """What was closed when the job was proposed is open by now."""
+    asked = plan_request(Fastest())
+    asked = replace(asked, limits=replace(asked.limits, closed_regions=(VIA,)))
+
+    def left(*, regions: tuple[Region, ...] = (), links: tuple[tuple[Region, Region], ...] = ()) -> set[str]:
+        closed = ClosedPlaces(frozenset(regions), frozenset(links))
+        found = revise_plan(asked, state(links={}, carried_gbps=0.0, closed=closed))
+        assert found is None or not closed.used_by(found.plan)
+        return set() if found is None else {one.region for one in found.plan.machines}
+
+    assert left(links=((HERE, THERE),)) == {SOURCE, RELAY, SINK}
+    assert left(regions=(VIA,)) == {SOURCE, SINK}
+    assert left(regions=(HERE, THERE), links=((HERE, VIA),)) == {SOURCE, SINK}, "both ends stay where they are"
+    assert left(regions=(VIA,), links=((HERE, THERE),)) == set()
+
+
+def test_the_closed_places_of_a_plan_are_named_once() -> None:
+    closed = ClosedPlaces(frozenset({HERE, VIA}), frozenset({(HERE, VIA), (THERE, HERE)}))
+    assert closed.used_by(plan(DIRECT)) == ()
+    assert closed.used_by(plan(DIRECT, RELAYED)) == (f"region {RELAY}", f"link {SOURCE} → {RELAY}")
 
 
 def test_a_plan_that_is_hardly_better_is_not_adopted() -> None:

@@ -42,10 +42,12 @@ class World:
         *options: str,
         replicas: int = 1,
         regions: tuple[str, str] = REGIONS,
+        relays: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         if reason := sshd_unavailable():
             pytest.skip(reason)
+        self.hosts = {**dict(zip("ab", regions, strict=True)), **(relays or {})}
         short = stack.enter_context(TemporaryDirectory(prefix="tw-ssh-"))
         self.regions, self.folder, self.ssh = regions, folder, stack.enter_context(local_ssh_server(Path(short, "ssh")))
         try:
@@ -84,9 +86,9 @@ class World:
     def configure(self) -> None:
         """Write the operator's configuration: a host in each region, which are this host, for money."""
         with self.ssh.config.open("a") as config:
-            config.write("Host a b\n  HostName 127.0.0.1\n")
+            config.write(f"Host {' '.join(self.hosts)}\n  HostName 127.0.0.1\n")
         lines = ["[fleet]", 'home_rate = "1Mbit/s"', "[ssh]", f'config = "{self.ssh.config}"']
-        for name, region in zip("ab", self.regions, strict=True):
+        for name, region in self.hosts.items():
             lines += ["[[ssh.hosts]]", f'name = "{name}"', f'region = "{region}"', 'address = "127.0.0.1"']
             lines += [f'folder = "{self.on_host(name)}"', f"usd_per_hour = {USD_PER_HOUR}"]
         self.command.configure(*lines)

@@ -19,7 +19,7 @@ from tradewind.service import quotes
 from tradewind.service.auction_tables import HOUR_MS, auctions, bids
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
-from tradewind.service.operator_rules import OperatorRules, operator_rules
+from tradewind.service.operator_rules import OperatorRules, PresentRules, operator_rules
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.scheduler.events import BandwidthSold
 from tradewind.service.scheduler.jobs import LINK, SITE, Resource
@@ -67,6 +67,31 @@ def test_a_plan_goes_around_what_is_closed(database: ServiceDatabase) -> None:
         asked = operator_rules(connection).around_closed(Request("s3://a", "s3://b"))
     assert set(asked.closed_regions) == {RELAY, Region("gcp", "us-east1")}
     assert set(asked.closed_links) == {(A, B), (B, A)}
+
+
+def test_a_running_job_leaves_what_is_closed_and_enters_nothing_below_its_rate(database: ServiceDatabase) -> None:
+    ban(database, "link", f"{A}>{B}")
+    ban(database, "site", "gcp:us-east1")
+    for link in (f"{A}>{RELAY}", f"{RELAY}>{B}", f"{B}>{A}"):
+        limit(database, "link", link, rate_gbps=1.0)
+    limit(database, "site", str(RELAY), rate_gbps=0.5)
+    rules, used = PresentRules(database), [f"{A}>{B}", f"{A}>{RELAY}"]
+    closed = rules.read().closed_to(used, 2.0)
+    assert (closed.regions, closed.links) == ({Region("gcp", "us-east1")}, {(A, B), (RELAY, B), (B, A)})
+    assert rules.read().closed_to([f"{A}>{B}"], 1.0).regions == {Region("gcp", "us-east1"), RELAY}
+    assert rules.read().closed_to([f"{A}>{B}"], 1.0).links == {(A, B)}
+
+
+def test_rules_are_read_again_after_a_while(database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = PresentRules(database)
+    assert not rules.read().closed
+    ban(database, "link", f"{A}>{B}")
+    assert not rules.read().closed
+    monkeypatch.setattr("tradewind.service.operator_rules.RULES_EVERY_S", 0.0)
+    rules = PresentRules(database)
+    assert rules.read().closed
+    ban(database, "link", f"{B}>{A}")
+    assert len(rules.read().closed) == 2
 
 
 def test_a_job_that_needs_what_is_closed_is_planned_nevertheless() -> None:

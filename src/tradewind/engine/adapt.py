@@ -1,5 +1,5 @@
-"""Adapts a running transfer: replaces machines that died or that the cloud takes back, and reports routes that are
-slower than planned, or plans again and changes them.
+"""Adapts a running transfer: replaces machines that died or that the cloud takes back, leaves places that are closed
+meanwhile, and reports routes that are slower than planned, or plans again and changes them.
 
 The lead's progress is read here line by line. Planning and starting machines take seconds and run in their own thread,
 while the transfer continues unchanged. The order of a change: new machines are started; all gateways get the new routes
@@ -18,6 +18,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tradewind.engine.closed import ClosedPlaces, Moves
 from tradewind.engine.compile import RunSettings, compile_programs, push_order
 from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
@@ -134,6 +135,7 @@ class Adaptation:
         #: Time at which a route was down but no machine was dead.
         self._looked_s = -LOOK_PAUSE_S
         self._leaving = LeavingMachines()
+        self._moves = Moves()
         self._replacements = 0
         #: Failed attempts to replace each dead machine, and the machines that the plan does without.
         self._failures: Counter[str] = Counter()
@@ -173,6 +175,13 @@ class Adaptation:
             except Empty:
                 return lines
 
+    def close(self, closed: ClosedPlaces) -> None:
+        """Set what is closed from now on: no new plan uses it, and the present one is changed if another route exists.
+
+        Any thread may call it.
+        """
+        self._moves.close(closed)
+
     def see(self, progress: Mapping[str, Any]) -> None:
         """Handle one progress document."""
         self._seen_s, self._total_bytes = float(progress["elapsed_s"]), int(progress["bytes_total"])
@@ -190,6 +199,11 @@ class Adaptation:
             self._in_background(self._replace_leaving, leaving)
             return
         seen = self._watch.see(progress)
+        places = self._moves.due(self.plan, self._seen_s) if self._retired is None else ()
+        if places and not self._watch.ends_soon(progress):
+            self._moves.begin(self._seen_s)
+            self._in_background(self._move_off, places, dict(progress))
+            return
         if seen is None:
             return
         if not self._replan:
@@ -306,12 +320,36 @@ class Adaptation:
         known = self._plan_request.catalog, self.plan, with_links, self._plan_request.limits.compression_ratio
         self._links |= observed_links(*known)
         self._standard_links |= observed_links(*known, standard=True)
-        elapsed_s, ledger, now_s = self._earlier_s + self._seen_s, self._ledger.ledger, self._ledger.unix_s
-        state = TransferState(
+        state = self._state(progress, seen.total_gbps)
+        found = revise_plan(self._plan_request, state)
+        if found is None:
+            return self._notify_once(seen, "the planner found no better plan")
+        return self._change_planned(found, state, _words(self.plan, seen))
+
+    def _move_off(self, places: tuple[str, ...], progress: dict[str, Any]) -> None:
+        """Change to routes without the places that were closed. However slow they are, they are better than these."""
+        if not progress.get("listed"):
+            # The rest of the list has about what the plan was made for.
+            planned_bytes = round(self.plan.overlay.volume_gb * 1e9) if self.plan.overlay else 0
+            progress["bytes_total"] = max(progress["bytes_total"], planned_bytes, progress["bytes_done"] + 1)
+        words = f"{' and '.join(places)} {'was' if len(places) == 1 else 'were'} closed"
+        state = self._state(progress, 0.0)
+        found = revise_plan(self._plan_request, state)
+        if found is not None:
+            return self._change_planned(found, state, words)
+        self._moves.end()
+        if places not in self._notified:
+            self._notified.add(places)
+            self._notices.put(f"{words}, but there is no other route: it stays in use")
+        return None
+
+    def _state(self, progress: Mapping[str, Any], carried_gbps: float) -> TransferState:
+        ledger, now_s = self._ledger.ledger, self._ledger.unix_s
+        return TransferState(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],
             total_bytes=progress["bytes_total"],
-            elapsed_s=elapsed_s,
-            carried_gbps=seen.total_gbps,
+            elapsed_s=self._earlier_s + self._seen_s,
+            carried_gbps=carried_gbps,
             egress_usd=ledger.usd_of("egress", now_s),
             machines_usd=ledger.usd_of("machine", now_s),
             requests_usd=ledger.usd_of("requests", now_s),
@@ -323,21 +361,20 @@ class Adaptation:
             network_tier_of=self._tiers,
             mixed=self._mixed,
             standard_links=self._standard_links,
+            closed=self._moves.closed,
         )
-        found = revise_plan(self._plan_request, state)
-        if found is None:
-            return self._notify_once(seen, "the planner found no better plan")
+
+    def _change_planned(self, found: RevisedPlan, state: TransferState, reason: str) -> None:
+        """Change to a new plan, for a reason in words. Raises GatewayError."""
         if self._ended:
-            return None  # It ended while the planner was working: no more machines are ordered.
-        words = _words(self.plan, seen)
+            return  # It ended while the planner was working: no more machines are ordered.
         try:
             self._change(found)
         except TradewindError as error:
             self._gateways.shrink(self.plan)
             self._learn_refusal(found.plan, error)
             raise
-        self._notices.put(f"{words}: replanned, {self._expect(found.plan, state)}")
-        return None
+        self._notices.put(f"{reason}: replanned, {self._expect(found.plan, state)}")
 
     def _expect(self, plan: Plan, state: TransferState) -> str:
         """Expect the cost of a new plan; return its routes, and how much more the transfer costs with it, in words."""
@@ -381,6 +418,7 @@ class Adaptation:
             available=self._available,
             network_tier_of=self._tiers,
             mixed=self._mixed,
+            closed=self._moves.closed,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:

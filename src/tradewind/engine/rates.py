@@ -22,7 +22,7 @@ UNDER_S = 3.0
 TOTAL_PART = 0.9
 #: Grace period before the routes of a plan are judged: connections open, windows grow.
 GRACE_S = 6.0
-#: A transfer that ends within this time is not reported as slow.
+#: A transfer that ends within this time is not reported as slow, and does not leave closed links.
 REMAINING_S_MIN = 10.0
 
 
@@ -100,6 +100,12 @@ class RateMonitor:
         # A route that the lead does not know yet is not down.
         down = frozenset(route for route in clear if not up.get(route, True))
         return SlowRoutes(carried, dict(self._planned), tuple(clear), down)
+
+    def ends_soon(self, progress: Mapping[str, Any]) -> bool:
+        """Return whether the rest of what is listed is moved within REMAINING_S_MIN, at the rate seen last."""
+        carried = self._rates() if self._seen else None
+        left_gb = (progress["bytes_total"] - progress["bytes_done"]) * 8e-9
+        return bool(progress.get("listed")) and left_gb <= REMAINING_S_MIN * sum((carried or {}).values())
 
     def _rates(self) -> dict[tuple[str, ...], float] | None:
         """Return the observed rates; None until the period is long enough."""

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
+from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
 from tradewind.engine.rates import SlowRoutes
 from tradewind.engine.sending_tiers import catalogs_of
@@ -92,6 +93,8 @@ class TransferState:
     mixed: Collection[Region] = ()
     """Regions whose machines had both tiers in a plan; they may have either. Names of gateways say the tier there."""
     standard_links: Mapping[RegionPair, float] = field(default_factory=dict)
+    closed: ClosedPlaces | None = None
+    """What is closed now; None: what was closed when the plan was requested."""
 
     @property
     def spent_usd(self) -> float:
@@ -172,7 +175,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     catalog = as_seen(plan_request.catalog, state.links, state.standard_links)
     limits = _without(plan_request.limits, catalog, state.dead)
     limits = replace(
-        _within(limits, state.available),
+        _around_closed(_within(limits, state.available), plan_request, state.closed),
         egress_sent_gb=state.sent_gb,
         standard_sent_gb=state.standard_sent_gb,
         network_tier_of={**limits.network_tier_of, **state.network_tier_of},
@@ -256,6 +259,14 @@ def _within(limits: PlanningLimits, available: Mapping[Region, int]) -> Planning
         for region, count in available.items()
     }
     return replace(limits, per_region={**limits.per_region, **most})
+
+
+def _around_closed(limits: PlanningLimits, plan_request: PlanRequest, closed: ClosedPlaces | None) -> PlanningLimits:
+    """Close what is closed now, and nothing else. Source and destination stay in their regions."""
+    if closed is None:
+        return limits
+    regions = set(closed.regions) - {plan_request.source, plan_request.destination}
+    return replace(limits, closed_regions=tuple(sorted(regions)), closed_links=tuple(sorted(closed.links)))
 
 
 def available_machines(plan: Plan, refused: Mapping[str, str]) -> dict[Region, int]:

@@ -73,6 +73,7 @@ from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
+    from tradewind.engine.closed import ClosedPlaces
     from tradewind.fleet.remains import Look, Remains
 
 __all__ = [
@@ -279,6 +280,13 @@ class RunningJob:
     def wait_ended(self, timeout_s: float) -> bool:
         """Return whether the run ends within the timeout. `close` then ends its processes."""
         return self._log.wait_ended(timeout_s)
+
+    def close_places(self, closed: ClosedPlaces) -> None:
+        """Set what is closed from now on, instead of what was: its traffic leaves that within seconds, if other routes
+        exist. Work in flight on the old ones is completed there.
+        """
+        if self._adaptation is not None:
+            self._adaptation.close(closed)
 
     def drain(self) -> None:
         """Ask the lead to checkpoint and stop, and return at once; events then end with outcome `interrupted`.

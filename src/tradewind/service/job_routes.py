@@ -54,6 +54,11 @@ class RoutesInUse:
         self._links, self._direct = set(links), direct
         self._plan: Plan | None = None
 
+    @property
+    def links(self) -> Collection[str]:
+        """The links of the present plan."""
+        return self._links
+
     def record(self, plan: Plan, write: Callable[[JobRoutes], None]) -> None:
         """Write the routes of the present plan if they have other links than before. If that fails, the next call tries
         again.

@@ -51,7 +51,7 @@ from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.links import scheduled_links
-from tradewind.service.operator_rules import operator_rules
+from tradewind.service.operator_rules import PresentRules, operator_rules
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -107,6 +107,7 @@ class JobWorker:
         self._database, self._queue, self._leases, self._engine = database, queue, leases, engine
         self._settings, self._connections, self._faults, self._traces = settings, connections, faults, traces
         self._closing = closing
+        self._rules = PresentRules(database)
 
     def fail(self, row: JobRow, reason: str) -> None:
         """End a waiting job for good. Raises StateError."""
@@ -373,18 +374,21 @@ class JobWorker:
     def _watch(self, job: Job, lease: JobLease, is_to_stop: Callable[[], bool], row: JobRow) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
 
-        Routes that change are noted for the scheduler.
+        It leaves what operators close meanwhile. Routes that change are noted for the scheduler.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
         routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
+        granted_gbps = 0.0 if row.granted is None else json.loads(row.granted)["rate_gbps"]
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
                     with suppress(StateError):  # While the database does not answer, the lease decides.
                         routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
+                        if running.present_plan.overlay is not None:
+                            running.close_places(self._rules.read().closed_to(routes.links, granted_gbps))
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True

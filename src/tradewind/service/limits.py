@@ -79,6 +79,8 @@ PASS_EVERY_S = 0.5
 LEFT_TO_OTHERS_S = 2
 #: Interval at which the scheduler reads the progress of running jobs.
 PROGRESS_EVERY_S = 2.0
+#: Interval at which a server reads what is closed, for its running jobs.
+RULES_EVERY_S = 2.0
 #: Interval at which a store that is down is asked, and the time for its answer.
 PROBE_EVERY_S = 2.0
 PROBE_S_MAX = 10.0

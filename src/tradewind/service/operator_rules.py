@@ -7,27 +7,31 @@ closed, and a quote promises no rate that the limits do not allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
 from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
-from tradewind.service.database import database_unix_ms
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
+from tradewind.service.limits import RULES_EVERY_S
 from tradewind.service.links import link_end, sites_on
 from tradewind.service.scheduler.events import BandwidthSold
 from tradewind.service.scheduler.jobs import LINK, RATE_SHARE_MIN, SITE, STORE_IN, STORE_OUT, TENANT, Resource
-from tradewind.service.scheduler.limits import ResourceLimit
+from tradewind.service.scheduler.limits import ROUNDING, ResourceLimit
 from tradewind.service.scheduling_rules import bandwidth_sold_now, banned_now, limits_of_resources
 from tradewind.service.stores import stores_of
 
-__all__ = ["OperatorRules", "operator_rules"]
+__all__ = ["OperatorRules", "PresentRules", "operator_rules"]
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,18 @@ class OperatorRules:
 
     def around_closed(self, request: Request) -> Request:
         """Return a request whose plan uses no closed region or link."""
-        regions = [region for one in self.closed if one.kind == SITE for region in _regions(one.name)]
-        links = [_regions(one.name) for one in self.closed if one.kind == LINK]
-        pairs = [(link[0], link[1]) for link in links if len(link) == 2]
-        return replace(request, closed_regions=tuple(sorted(regions)), closed_links=tuple(sorted(pairs)))
+        closed = _places(self.closed)
+        return replace(request, closed_regions=tuple(sorted(closed.regions)), closed_links=tuple(sorted(closed.links)))
+
+    def closed_to(self, links: Collection[str], rate_gbps: float) -> ClosedPlaces:
+        """Return what a running job leaves or does not enter, which uses `links` and was granted a rate.
+
+        It may not enter a resource whose limit is below that rate: the scheduler would stop it there. One that it
+        already uses, it uses on, because limits are for jobs that start.
+        """
+        used = {*(Resource(LINK, name) for name in links), *(Resource(SITE, name) for name in sites_on((), links))}
+        narrow = {one for one, limit in self.limits.items() if limit.rate_gbps < rate_gbps * (1 - ROUNDING)}
+        return _places(self.closed | (narrow - used))
 
     def rate_gbps(self, tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> float:
         """Return the highest rate that the limits allow a job on its routes, if nothing else runs [Gbit/s].
@@ -69,6 +81,24 @@ class OperatorRules:
         others = (one for one in self.sold if one.resource == resource and one.tenant != tenant)
         left_gbps = limit_gbps - sum(one.rate_gbps for one in others)
         return left_gbps if left_gbps >= limit_gbps * RATE_SHARE_MIN else limit_gbps
+
+
+class PresentRules:
+    """The rules for all running jobs of a server, read again after RULES_EVERY_S. Any thread may use it."""
+
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database, self._reading = database, threading.Lock()
+        self._rules: OperatorRules | None = None
+        self._again_s = 0.0
+
+    def read(self) -> OperatorRules:
+        """Return the rules. Raises StateError if they cannot be read."""
+        with self._reading:
+            if self._rules is None or time.monotonic() >= self._again_s:
+                self._again_s = time.monotonic() + RULES_EVERY_S
+                with self._database.read() as connection:
+                    self._rules = operator_rules(connection)
+            return self._rules
 
 
 def operator_rules(connection: Connection) -> OperatorRules:
@@ -87,6 +117,15 @@ def _resources(tenant: str, document: Mapping[str, Any], routes: JobRoutes) -> I
     yield from (Resource(LINK, name) for name in routes.links)
     yield from (Resource(SITE, name) for name in sites_on([link_end(source), *map(link_end, ends)], routes.links))
     yield Resource(TENANT, tenant)
+
+
+def _places(closed: Collection[Resource]) -> ClosedPlaces:
+    """Return the regions and links among closed resources."""
+    links = (_regions(one.name) for one in closed if one.kind == LINK)
+    return ClosedPlaces(
+        frozenset(region for one in closed if one.kind == SITE for region in _regions(one.name)),
+        frozenset((link[0], link[1]) for link in links if len(link) == 2),
+    )
 
 
 def _regions(name: str) -> list[Region]:
