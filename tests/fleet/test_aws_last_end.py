@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ from unittest import mock
 import pytest
 
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
-from tests.fleet.aws_stage import AwsStage, launch, order
-from tests.fleet.orders import OWNER
+from tests.fleet.aws_stage import REGION, AwsStage, launch, order
+from tests.fleet.orders import FLEET, OWNER
 from tests.fleet.test_aws_policy import Account, lacking, without
+from tradewind.cli.orphans import ending_orphans
+from tradewind.engine.engine import Engine
 from tradewind.errors import ConfigError
 from tradewind.fleet.aws.instances import run_request
 from tradewind.fleet.aws.policy import policy
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Checking, Keepable, Lease, Provider, Refusal
 from tradewind.model.aws import AwsSettings, read_aws
 from tradewind.model.records import replace
@@ -120,6 +124,22 @@ def test_a_client_that_dies_before_the_schedule_leaves_an_instance_that_ends_its
     with mock.patch.dict(os.environ, KEYS):
         (left,) = [one for one in stage.provider().leftovers() if one.kind == "machine"]
         assert stage.provider().terminate([left.id])[0].refusal is None
+
+
+def test_the_next_command_ends_an_instance_that_never_boots_and_has_no_schedule(
+    stage: AwsStage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its client died between the launch and the schedule."""
+    journal = FleetJournal(stage.folder / "state")
+    journal.open(FLEET, "job j1", stage.document(), {"one": REGION})
+    journal.launched(FLEET, "one", REGION)
+    launch(stage.provider(end_role=None))
+    journal.give_back(FLEET)
+    args = Namespace(quiet=False, json=False)
+    with Engine(state_dir=str(stage.folder / "state"), gateway="no-binary") as engine, ending_orphans(args, engine):
+        pass
+    assert capsys.readouterr().err == f"note: ended 1 machine of fleet {FLEET}, whose command was killed\n"
+    assert stage.living() == [] and list(journal.records()) == []
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
-Check this installation, and say how to fix problems: the gateway program; folders and settings; processors, memory,
-disk and the kernel; for each cloud, which part of its credential chain provides credentials (never the secrets) and, if
-the cloud is in use, how far its clock and this machine's differ. For each URL: credentials, whether the store answers,
-and the clocks. For each place where gateways may run: the machines and quotas that its provider states, or what is
-missing. Each check takes a few seconds at most."""
+Check this installation, and say how to fix problems: the gateway program; folders and settings; rented machines of
+commands that were killed; processors, memory, disk and the kernel; for each cloud, which part of its credential chain
+provides credentials (never the secrets) and, if the cloud is in use, how far its clock and this machine's differ. For
+each URL: credentials, whether the store answers, and the clocks. For each place where gateways may run: the machines
+and quotas that its provider states, or what is missing. Each check takes a few seconds at most."""
 EXAMPLES = """\
   tradewind doctor
   tradewind doctor s3://bucket gs://other

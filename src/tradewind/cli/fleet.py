@@ -91,7 +91,10 @@ def run(args: Namespace) -> int:
         if (args.everywhere and args.action != "list") or (args.all and args.action not in ("sweep", "down")):
             raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`")
         if args.action == "up":
-            return bring_up(args, engine)
+            from tradewind.cli.orphans import ending_orphans
+
+            with ending_orphans(args, engine):
+                return bring_up(args, engine)
         if any(value is not None for value in (args.machines, args.idle, args.lease, args.max_cost)):
             raise UsageError("--machines, --idle, --lease and --max-cost belong to `fleet up`")
         if args.action == "sweep":

@@ -282,6 +282,7 @@ def transfer(args: Namespace, options: Options) -> int:
 
 
 def _run(args: Namespace, options: Options, detached: DetachedProcess | None) -> int:
+    from tradewind.cli.orphans import ending_orphans
     from tradewind.cli.plan_preview import PreviewLines
     from tradewind.engine.engine import Engine
 
@@ -289,10 +290,12 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
         request = request_of(args, options)
         preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
-        note = None if args.dry_run else _unfinished(engine, args)
-        code = _start(args, engine, request, preview, note, detached)
-        if args.jobs_prune_after is not None and not args.dry_run:
-            _prune_jobs(engine, args)
+        if args.dry_run:
+            return _start(args, engine, request, preview, None, detached)
+        with ending_orphans(args, engine):
+            code = _start(args, engine, request, preview, _unfinished(engine, args), detached)
+            if args.jobs_prune_after is not None:
+                _prune_jobs(engine, args)
         return code
 
 

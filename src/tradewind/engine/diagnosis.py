@@ -32,6 +32,8 @@ MEMORY_BYTES_MIN = 1 << 30
 STATE_DISK_BYTES_MIN = 1 << 30
 #: Minimum socket buffer; smaller ones limit a connection at 200 ms to about 160 Mbit/s.
 SOCKET_BUFFER_BYTES_MIN = 4 << 20
+#: Maximum number of fleets that a finding names.
+IDS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def _here(
     yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield _gateway(gateway)
     yield _state_folder(state_dir)
+    yield from _orphaned_fleets(state_dir)
     yield _settings(settings_file)
     yield from _variables(unknown_variables)
     yield _processors()
@@ -142,6 +145,20 @@ def _state_folder(state_dir: str | None) -> Finding:
     if free < STATE_DISK_BYTES_MIN or (disk.f_files and not disk.f_favail):
         return Finding("jobs", False, what, "free some space, or set TRADEWIND_STATE_DIR to a folder on another disk")
     return Finding("jobs", True, what)
+
+
+def _orphaned_fleets(state_dir: str | None) -> Iterator[Finding]:
+    """Yield a finding about the fleets whose machines may run, and be billed, although their command is gone."""
+    from tradewind.engine.job_control import JobControl
+    from tradewind.engine.orphans import orphaned_fleets
+
+    try:
+        found = [record.id for record in orphaned_fleets(JobControl(state_dir=state_dir))]
+    except (TradewindError, OSError):
+        return  # The finding about the folder says why.
+    if found:
+        what = f"the command of {', '.join(found[:IDS_MAX])}{' and others' if len(found) > IDS_MAX else ''} was killed"
+        yield Finding("fleets", True, f"{what}; machines may still run", "tradewind fleet down", doubtful=True)
 
 
 def _settings(path: str) -> Finding:

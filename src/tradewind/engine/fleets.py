@@ -216,7 +216,7 @@ class Fleets:
         Of a warm fleet that nobody uses, only the machines end that a killed job has added.
         """
         self._journal.remove_remains()
-        yield from self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
+        yield from self.end_unclaimed([record for record in self._journal.records() if record.abandoned])
         yield from self._end_warm_remains()
 
     def _end_warm_remains(self) -> Iterator[FleetEnd]:
@@ -232,9 +232,9 @@ class Fleets:
     def end_unused(self) -> Iterator[FleetEnd]:
         """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
         self._journal.remove_remains()
-        return self._end_unclaimed([record for record in self._journal.records() if record.ownership == "abandoned"])
+        return self.end_unclaimed([record for record in self._journal.records() if record.ownership == "abandoned"])
 
-    def _end_unclaimed(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
+    def end_unclaimed(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
         """End those of these fleets that no job has claimed in the meantime."""
         for record in records:
             if self._journal.claim(record.id):

@@ -1,0 +1,81 @@
+"""Orphaned fleets: rented machines of commands of this state folder that were killed. The next command ends them.
+
+Most have ended with their leases. A machine that never booted has no timer of its own, and nobody else may end it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.gateways import job_of
+from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.model.sites import CLOUDS
+
+if TYPE_CHECKING:
+    from tradewind.engine.fleets import FleetEnd, Fleets
+    from tradewind.engine.job_control import JobControl
+
+__all__ = ["ORPHANS_WAIT_S", "OrphanEnds", "has_simple_end", "orphaned_fleets"]
+
+#: Maximum time for which a command that is done waits for a provider [s].
+ORPHANS_WAIT_S = 30.0
+
+
+def orphaned_fleets(control: JobControl) -> list[FleetRecord]:
+    """Return the fleets with rented machines whose command is gone, oldest first. Raises ConfigError, StateError.
+
+    An acceleration is not among them while its leases last: its proxies may serve connections.
+    """
+    journal = FleetJournal(control.store.state_dir)
+    gone = [each for each in journal.records() if each.abandoned and each.machines and _rents(each.provider)]
+    now_s = time.time()
+    return [
+        each
+        for each in gone
+        if has_simple_end(each) or all(end_s <= now_s for end_s in journal.lease_ends(each.id).values())
+    ]
+
+
+def has_simple_end(record: FleetRecord) -> bool:
+    """Return whether a fleet can be ended unasked: that of a job or of `fleet up`, but not that of an acceleration.
+
+    An acceleration counts the cost of its machines when it is resumed or ended, from the record of its fleet.
+    """
+    from tradewind.fleet.warm import WARM_PURPOSE
+
+    return record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None
+
+
+def _rents(document: Mapping[str, Any]) -> bool:
+    members: Sequence[Mapping[str, Any]] = document.get("members", ())
+    return document.get("kind") in CLOUDS or any(_rents(member["provider"]) for member in members)
+
+
+class OrphanEnds:
+    """Ends fleets in a thread of its own, while the command does its work."""
+
+    def __init__(self, fleets: Fleets, records: Sequence[FleetRecord]) -> None:
+        self._fleets = fleets
+        self._left = list(records)
+        self._ends: list[FleetEnd] = []
+        self._thread = threading.Thread(target=self._run, name="orphaned fleets", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        from tradewind.engine.everywhere import FAILURES, typed_error
+        from tradewind.engine.fleets import FleetEnd
+
+        while self._left:
+            try:
+                self._ends += self._fleets.end_unclaimed(self._left[:1])
+            except FAILURES as error:
+                self._ends.append(FleetEnd(self._left[0].id, error=typed_error(error)))
+            del self._left[0]
+
+    def wait(self, limit_s: float) -> tuple[list[FleetEnd], list[FleetRecord]]:
+        """Wait until all have ended, up to a limit [s]. Return the ends, and the fleets that have none yet."""
+        self._thread.join(limit_s)
+        return list(self._ends), list(self._left)

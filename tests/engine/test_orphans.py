@@ -1,0 +1,181 @@
+"""The next transfer ends the rented machines of commands that were killed, also those that never booted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.fake_provider import FakeProvider
+from tradewind.cli import orphans as words
+from tradewind.cli.main import main
+from tradewind.engine import fleets as engine_fleets
+from tradewind.engine.diagnosis import check_installation
+from tradewind.engine.engine import Engine
+from tradewind.engine.orphans import orphaned_fleets
+from tradewind.fleet import ending
+from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.provider import CallRefused, LaunchOrder, Lease, Machine, Refusal
+from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+
+RENTED = {"kind": "gcp"}
+TAKEN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": RENTED}]}
+OWN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": {"kind": "ssh"}}]}
+
+
+class Cloud(FakeProvider):
+    """Rents machines until `answers` is False."""
+
+    answers = True
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        if not self.answers:
+            raise CallRefused(Refusal("permission", "no credentials", "log in"))
+        return super().machines(tags)
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    made = Cloud(random.Random(1), failing=0.0)
+    monkeypatch.setattr(engine_fleets, "make_provider", lambda *_: made)
+    monkeypatch.setattr(ending, "make_provider", lambda *_: made)
+    return made
+
+
+def killed(folder: Path, cloud: Cloud, purpose: str = "job j1", document: Mapping[str, Any] = RENTED) -> str:
+    """Record a fleet, launch its machine, and forget both as a killed client does."""
+    journal, fleet = FleetJournal(folder), new_fleet_id()
+    journal.open(fleet, purpose, document, {"one": "site:a"})
+    journal.launched(fleet, "one", "site:a")
+    cloud.launch([LaunchOrder(fleet, "one", "site:a", f"key-{fleet}", 1, Lease(60, "owner"))])
+    journal.give_back(fleet)
+    return fleet
+
+
+def run(folder: Path, **changes: Any) -> None:
+    """Do what a command does that works for no time."""
+    args = Namespace(**{"quiet": False, "json": False, **changes})
+    with Engine(state_dir=str(folder), gateway="no-binary") as engine, words.ending_orphans(args, engine):
+        pass
+
+
+@pytest.mark.parametrize("document", [RENTED, TAKEN])
+def test_a_machine_that_never_booted_ends_with_the_next_command(
+    tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str], document: Mapping[str, Any]
+) -> None:
+    fleet = killed(tmp_path, cloud, document=document)
+    run(tmp_path)
+    assert cloud.living == {} and list(FleetJournal(tmp_path).records()) == []
+    assert capsys.readouterr().err == f"note: ended 1 machine of fleet {fleet}, whose command was killed\n"
+    run(tmp_path)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("changes", [{"quiet": True}, {"json": True}])
+def test_a_quiet_command_ends_it_without_a_word(
+    tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str], changes: dict[str, bool]
+) -> None:
+    killed(tmp_path, cloud)
+    run(tmp_path, **changes)
+    assert cloud.living == {} and capsys.readouterr() == ("", "")
+
+
+def test_a_failure_is_a_warning_that_names_the_command_that_tries_again(
+    tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = killed(tmp_path, cloud)
+    cloud.answers = False
+    run(tmp_path, quiet=True)
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: fleet {fleet}, whose command was killed, may still have machines: no credentials",
+        f"hint: `tradewind fleet down {fleet}` ends it",
+    ]
+    assert len(cloud.living) == 1
+
+
+def test_fleets_in_use_warm_ones_and_hosts_of_the_user_are_left_alone(tmp_path: Path, cloud: Cloud) -> None:
+    journal, used = FleetJournal(tmp_path), new_fleet_id()
+    journal.open(used, "job j2", RENTED, {"one": "site:a"})
+    warm = killed(tmp_path, cloud, "warm")
+    WarmBook(journal).keep(warm, Keeping(300, time.time() + 9000, {"one": WarmMachine("site:a")}))
+    journal.leased(warm, "one", 600)
+    killed(tmp_path, cloud, document=OWN)
+    killed(tmp_path, cloud, document={"kind": "local"})
+    with Engine(state_dir=str(tmp_path), gateway="no-binary") as engine:
+        assert orphaned_fleets(engine.control) == []
+    run(tmp_path)
+    assert len(cloud.living) == 3
+    journal.give_back(used)
+
+
+def test_an_acceleration_is_only_named_and_not_while_it_may_serve_connections(
+    tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = killed(tmp_path, cloud, "acceleration a1")
+    FleetJournal(tmp_path).leased(fleet, "one", 600)
+    run(tmp_path)
+    assert capsys.readouterr().err == ""
+    FleetJournal(tmp_path).leased(fleet, "one", -1)
+    run(tmp_path)
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: fleet {fleet} of acceleration a1, whose command was killed, may still have machines",
+        f"hint: `tradewind fleet down {fleet}` ends it",
+    ]
+    assert len(cloud.living) == 1
+
+
+def test_a_provider_that_does_not_answer_does_not_hold_the_command(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, hanging = killed(tmp_path, cloud), threading.Event()
+    monkeypatch.setattr(Cloud, "machines", lambda *_: hanging.wait(60) and ())
+    monkeypatch.setattr("tradewind.engine.orphans.ORPHANS_WAIT_S", 0.1)
+    try:
+        run(tmp_path)
+    finally:
+        hanging.set()
+        for thread in threading.enumerate():
+            if thread.name == "orphaned fleets":
+                thread.join()
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: fleet {fleet}, whose command was killed, may still have machines: its provider has not answered",
+        f"hint: `tradewind fleet down {fleet}` ends it",
+    ]
+
+
+def test_doctor_names_them_and_how_to_end_them(tmp_path: Path, cloud: Cloud) -> None:
+    def findings() -> list[tuple[str, str | None]]:
+        found = check_installation(
+            gateway="no-binary",
+            state_dir=str(tmp_path),
+            settings_file=str(tmp_path / "none"),
+            unknown_variables=(),
+            access=None,
+        )
+        return [(one.what, one.mend) for one in found if one.name == "fleets"]
+
+    assert findings() == []
+    fleet = killed(tmp_path, cloud)
+    assert findings() == [(f"the command of {fleet} was killed; machines may still run", "tradewind fleet down")]
+    run(tmp_path)
+    assert findings() == []
+
+
+def test_transfers_and_fleet_up_end_them_and_a_dry_run_does_not(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr("tradewind.cli.fleet.bring_up", lambda *_: 0)
+    (tmp_path / "data").write_text("content")
+    copy = ["cp", str(tmp_path / "data"), str(tmp_path / "copy")]
+    killed(tmp_path / "state", cloud)
+    assert main([*copy, "--dry-run"]) == 0 and len(cloud.living) == 1
+    assert main(copy) == 0 and cloud.living == {}
+    killed(tmp_path / "state", cloud)
+    assert main(["fleet", "up", "site:a"]) == 0 and cloud.living == {}
