@@ -24,7 +24,8 @@ Find out what limits TCP flows, place split proxies for them within a budget, an
 file, and takes prices and round trips from the catalog; or it reads a problem file, which has all figures. `advise`
 measures from this machine where it can. For each flow it reports what limits the flow now, then the gain from larger
 windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints a problem
-file of a typical use case, with random hosts near random regions. None of these three starts a proxy.
+file of a typical use case, with random hosts near random regions, and can write its flows file. None of these three
+starts a proxy.
 
 `up` starts the proxies at the configured hosts, clusters and clouds, or in an emulated WAN (`--sky`). It prints the
 addresses to which applications connect, on this machine or on another host of a flow, and watches the proxies until
@@ -49,6 +50,7 @@ EXAMPLES = """\
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
   tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -
+  tradewind accelerate generate one-to-many --count 8 --write-flows flows.toml
   tradewind accelerate up flows.toml --max-cost 5USD
   tradewind accelerate up flows.toml --sky sky.json
   tradewind accelerate status --json

@@ -1,4 +1,4 @@
-"""`tradewind accelerate generate`: problem files of typical use cases."""
+"""`tradewind accelerate generate`: problem files and flows files of typical use cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.model.units import parse_bytes, parse_usd
 
 CASES = ("one-to-many", "many-to-many", "many-one-to-one", "localized-one-to-many")
 DEFAULT_FLOWS = 60
-OPTIONS = ("count", "seed", "rtt", "provider", "size", "budget", "slow_start")
+OPTIONS = ("count", "seed", "rtt", "provider", "size", "budget", "slow_start", "write_flows")
 ARGUMENTS = f"CASE, one of {', '.join(CASES)}"
 
 
@@ -38,6 +38,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--budget", metavar="USD", type=typed(parse_usd), help="generate: total budget (default 0.50USD for each flow)"
     )
     parser.add_argument(
+        "--write-flows",
+        metavar="FILE",
+        help="generate: also write a flows file, as TOML; the problem has the catalog's machines and prices",
+    )
+    parser.add_argument(
         "--slow-start", action="store_true", help="generate: completion times include handshakes and slow start"
     )
 
@@ -52,6 +57,11 @@ def run(args: Namespace) -> int:
         raise UsageError(f"accelerate generate takes one CASE, not {' '.join(args.arguments)!r}", hint=hint)
     if args.rtt is not None and args.provider is not None:
         raise UsageError("--provider and --rtt exclude each other", hint="leave one of them out")
+    if args.write_flows is not None and args.rtt is not None:
+        raise UsageError(
+            "--write-flows and --rtt exclude each other",
+            hint="a flows file has the regions and round trips of the catalog; leave out --rtt",
+        )
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
@@ -64,6 +74,7 @@ def run(args: Namespace) -> int:
             size_bytes=args.size,
             budget_usd=args.budget,
             slow_start=args.slow_start,
+            flows_file=args.write_flows,
         )
     print(json.dumps(document))
     return 0

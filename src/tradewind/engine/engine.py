@@ -303,12 +303,16 @@ class Engine:
         size_bytes: float | None = None,
         budget_usd: float | None = None,
         slow_start: bool = False,
+        flows_file: str | os.PathLike[str] | None = None,
     ) -> dict[str, Any]:
         """Return the problem file of a use case, as a JSON object that `place` reads from a file.
 
         `case` is `one-to-many`, `many-to-many`, `many-one-to-one` or `localized-one-to-many` (CloudPilot, section 3).
         Round trips come from the CSV file `rtt`, or from the catalog for the regions of `provider`. A flow has 2 GB by
         default, and the budget is 0.50 USD for each flow.
+
+        `flows_file` is written as the flows file of the use case (docs/reference/flows-file.md), with hosts that do not
+        exist. The problem is then that of this file, with machines and prices of the catalog; `rtt` must be None.
 
         Raises ConfigError for an invalid file, UsageError for an invalid argument.
         """
@@ -324,6 +328,7 @@ class Engine:
             size_bytes=size_bytes,
             budget_usd=budget_usd,
             slow_start=slow_start,
+            flows_file=None if flows_file is None else Path(flows_file),
         )
 
     def run_accelerated(

@@ -1,4 +1,4 @@
-"""Placement problems of use cases, from a table of round trips or from the catalog."""
+"""Placement problems and flows files of use cases, from a table of round trips or from the catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from tradewind.catalog.load import catalog_folder, load_catalog
 from tradewind.catalog.tables import RTT_MS_MAX, read_rows
+from tradewind.engine.use_case_flows import write_flows
 from tradewind.errors import ConfigError, UsageError
+from tradewind.model.catalog import Catalog
 from tradewind.model.records import dataclass, field
 from tradewind.placement.problem import REGIONS_MAX, document_of
 from tradewind.placement.use_cases import DEFAULT_SIZE_BYTES, Places, UseCaseSettings, make_problem
@@ -33,9 +35,13 @@ def use_case_document(
     size_bytes: float | None = None,
     budget_usd: float | None = None,
     slow_start: bool = False,
+    flows_file: Path | None = None,
 ) -> dict[str, Any]:
     """Return the problem document of a use case; arguments and errors are those of `Engine.use_case`."""
-    places = _catalog_places(provider, state_dir) if rtt is None else read_places(rtt)
+    if flows_file is not None and rtt is not None:
+        raise UsageError("a flows file has the round trips of the catalog", hint="leave out the table of round trips")
+    catalog = load_catalog(catalog_folder(state_dir))
+    places = _catalog_places(provider, catalog) if rtt is None else read_places(rtt)
     if size_bytes is not None and size_bytes <= 0:
         raise UsageError("a flow has at least one byte")
     settings = UseCaseSettings(
@@ -43,7 +49,8 @@ def use_case_document(
         budget_cents=None if budget_usd is None else budget_usd * CENTS_PER_USD,
         slow_start=slow_start,
     )
-    return document_of(make_problem(case, flows, seed, places, settings))
+    problem = make_problem(case, flows, seed, places, settings)
+    return document_of(problem) if flows_file is None else write_flows(problem, catalog, flows_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +75,8 @@ def read_places(path: Path) -> Places:
     return _places(found, str(path))
 
 
-def _catalog_places(provider: str, state_dir: str | None) -> Places:
+def _catalog_places(provider: str, catalog: Catalog) -> Places:
     """Return a provider's regions, with the round trips of the catalog. Raises UsageError if it knows none."""
-    catalog = load_catalog(catalog_folder(state_dir))
     found = _Found()
     for (src, dst), link in catalog.grid.links.items():
         if src.provider == dst.provider == provider and link.rtt_ms is not None:

@@ -60,7 +60,7 @@ class UseCaseSettings:
 BUDGET_CENTS_PER_FLOW = 50.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Host:
     region: int
     access_ms: float
@@ -112,7 +112,9 @@ def make_problem(
         for name in places.names
     )
     budget_cents = BUDGET_CENTS_PER_FLOW * flows if settings.budget_cents is None else settings.budget_cents
-    made = tuple(_flow(world, f"f{number}", src, dst) for number, (src, dst) in enumerate(ends))
+    hosts = dict.fromkeys(host for pair in ends for host in pair)
+    names = {host: f"host{number}" for number, host in enumerate(hosts, 1)}
+    made = tuple(_flow(world, f"f{number}", pair, names) for number, pair in enumerate(ends))
     return PlacementProblem(regions, places.rtt_ms, made, budget_cents, slow_start=settings.slow_start)
 
 
@@ -174,8 +176,8 @@ _MAKERS: Mapping[str, Callable[[_World, int], _Ends]] = {
 }
 
 
-def _flow(world: _World, name: str, src: _Host, dst: _Host) -> Flow:
-    places = world.places
+def _flow(world: _World, name: str, ends: tuple[_Host, _Host], host_names: Mapping[_Host, str]) -> Flow:
+    (src, dst), places = ends, world.places
     return Flow(
         name,
         world.settings.size_bytes,
@@ -186,4 +188,6 @@ def _flow(world: _World, name: str, src: _Host, dst: _Host) -> Flow:
         dst.last_mile_mbps,
         places.names[src.region],
         places.names[dst.region],
+        host_names[src],
+        host_names[dst],
     )
