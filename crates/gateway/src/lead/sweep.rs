@@ -23,6 +23,15 @@ pub struct SweepEnd {
     pub failed: Vec<Error>,
 }
 
+/// What becomes of intents whose uploads were searched for and aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intents {
+    /// They stay in the journal for another sweep: a gateway of a killed run, or a slow store, may still open an upload.
+    Kept,
+    /// They are over.
+    Forgotten,
+}
+
 /// Aborts the uploads that no run can resume: superseded uploads, and uploads that may have been opened although their
 /// ids never reached us. The latter are the store's uploads of exactly the intended keys, opened since the intent,
 /// whose ids are not in the journal. Call it before a resumed job opens its own uploads.
@@ -33,6 +42,7 @@ pub async fn abort_orphans(
     journal: &Journal,
     targets: &[Arc<dyn Store>],
     policy: RetryPolicy,
+    intents_are: Intents,
 ) -> Result<SweepEnd, JournalError> {
     let mut end = abort_known(journal, journal.superseded().await?, targets, policy).await?;
     let mut known: HashMap<(u16, String), Vec<UploadId>> = HashMap::new();
@@ -52,8 +62,10 @@ pub async fn abort_orphans(
         match aborted {
             Ok(aborted) => {
                 end.aborted += aborted;
-                let Intent { target, target_key, .. } = intent;
-                journal.record(Entry::Abandoned { target, target_key, upload: None }).await?;
+                if intents_are == Intents::Forgotten {
+                    let Intent { target, target_key, .. } = intent;
+                    journal.record(Entry::Abandoned { target, target_key, upload: None }).await?;
+                }
             }
             Err(error) => end.failed.push(error),
         }
@@ -72,7 +84,7 @@ pub async fn abort_all(
     targets: &[Arc<dyn Store>],
     policy: RetryPolicy,
 ) -> Result<SweepEnd, JournalError> {
-    let mut end = abort_orphans(journal, targets, policy).await?;
+    let mut end = abort_orphans(journal, targets, policy, Intents::Forgotten).await?;
     let known = abort_known(journal, journal.unfinished().await?, targets, policy).await?;
     end.aborted += known.aborted;
     end.failed.extend(known.failed);

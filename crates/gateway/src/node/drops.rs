@@ -10,7 +10,7 @@ use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::{ReadScope, WriteScope};
 use super::seal;
-use super::sink::{Counts, Sink, Target};
+use super::sink::{Counts, Fence, Sink, Target};
 use super::source::{Downstream, Source};
 use super::table::RouteTable;
 use super::work::{
@@ -73,6 +73,7 @@ impl Ends {
             scope: WriteScope::new(vec![keys.clone()]),
             seal: Some(seal::of_tests()),
             taken: Taken::default(),
+            fence: Fence::default(),
             window: Window::new(0),
             counts: Counts::default(),
             tasks: tasks.clone(),

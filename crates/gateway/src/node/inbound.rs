@@ -179,7 +179,7 @@ impl Inbound {
     /// Serves the requests of a connection until it ends.
     pub(super) async fn serve(self: Arc<Self>, connection: Connection) {
         let (id, peer): (_, Arc<str>) = (next_connection_id(), connection.peer.into());
-        let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id);
+        let reply = ReplyTo::peer(self.peers.clone(), peer.clone(), id, self.freezes.clone());
         let closed = CancellationToken::new();
         let (queue, answers) = AnswerQueue::new(closed.clone());
         let writing = write_answers(connection.writer, answers, closed.clone(), self.silence_max / 3);

@@ -1,5 +1,6 @@
 //! The reply path: where the answer to a request goes.
 
+use super::clock::FreezeDetector;
 use super::dedup::known::Sent;
 use super::load::StageMeter;
 use super::seal::Seal;
@@ -57,7 +58,7 @@ enum ReplyPath {
     /// The lead, in this process.
     Memory(mpsc::UnboundedSender<Reply>),
     /// An upstream gateway.
-    Peer { peers: Peers, peer: Arc<str>, connection: ConnectionId },
+    Peer { peers: Peers, peer: Arc<str>, connection: ConnectionId, freezes: Arc<FreezeDetector>, since_ms: u64 },
 }
 
 impl ReplyTo {
@@ -66,9 +67,23 @@ impl ReplyTo {
         Self { path: ReplyPath::Memory(lead), trust: Trust::All, note: Note::Nothing }
     }
 
-    /// To `peer`, by `connection` if it is still open, otherwise by any other connection of the same peer.
-    pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId) -> Self {
-        Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All, note: Note::Nothing }
+    /// To `peer`, by `connection` if it is still open, otherwise by any other connection of the same peer. `freezes`
+    /// tells whether the peer has abandoned the connection, which is new.
+    pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId, freezes: Arc<FreezeDetector>) -> Self {
+        let since_ms = freezes.clock().now_ms();
+        let path = ReplyPath::Peer { peers, peer, connection, freezes, since_ms };
+        Self { path, trust: Trust::All, note: Note::Nothing }
+    }
+
+    /// Returns whether the next gateway still waits for an answer, as far as is known here. It forgets the requests of a
+    /// connection that ends.
+    pub fn is_awaited(&self) -> bool {
+        match &self.path {
+            ReplyPath::Memory(lead) => !lead.is_closed(),
+            ReplyPath::Peer { peers, peer, connection, freezes, since_ms } => {
+                peers.has(peer, *connection) && !freezes.was_frozen_since(*since_ms)
+            }
+        }
     }
 
     /// The same path, for answers that arrive at a source over a hop. `sent` records the bytes that the sink keeps.
@@ -89,7 +104,9 @@ impl ReplyTo {
     fn deliver(&self, request: RequestId, verdict: Verdict) {
         match &self.path {
             ReplyPath::Memory(lead) => drop(lead.send(Reply { request, verdict })),
-            ReplyPath::Peer { peers, peer, connection } => peers.send(peer, *connection, Reply { request, verdict }),
+            ReplyPath::Peer { peers, peer, connection, .. } => {
+                peers.send(peer, *connection, Reply { request, verdict })
+            }
         }
     }
 
@@ -307,6 +324,10 @@ impl Peers {
         self.lock().values().map(Vec::len).sum()
     }
 
+    fn has(&self, peer: &str, connection: ConnectionId) -> bool {
+        self.lock().get(peer).is_some_and(|queues| queues.iter().any(|(id, _)| *id == connection))
+    }
+
     fn send(&self, peer: &str, connection: ConnectionId, reply: Reply) {
         let queues = self.lock();
         let Some(queues) = queues.get(peer) else { return };
@@ -318,5 +339,29 @@ impl Peers {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_awaited_until_its_connection_ends_or_this_process_is_frozen() {
+        let stop = CancellationToken::new();
+        let (peers, freezes) = (Peers::default(), FreezeDetector::start(Duration::from_secs(5), stop.clone()));
+        let connected = |id| {
+            let (queue, _answers) = AnswerQueue::new(stop.clone());
+            peers.connected("upstream".into(), ConnectionId(id), queue)
+        };
+        let reply = |id| ReplyTo::peer(peers.clone(), "upstream".into(), ConnectionId(id), freezes.clone());
+        let (lost, _other) = (connected(1), connected(2));
+        let (to_lost, to_other) = (reply(1), reply(2));
+        assert!(to_lost.is_awaited() && to_other.is_awaited());
+        drop(lost);
+        assert!(!to_lost.is_awaited() && to_other.is_awaited());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(!to_other.is_awaited());
     }
 }

@@ -4,9 +4,11 @@
 //! whole object replaces itself, and a close whose upload is gone checks whether the object is already there.
 
 mod counts;
+mod fence;
 mod proof;
 mod refused_tags;
 mod target;
+mod upload;
 
 use super::budget::Held;
 use super::dedup::recipe::is_gone;
@@ -19,10 +21,11 @@ use super::reply::{Owed, ReplyTo};
 use super::scope::WriteScope;
 use super::seal::{Opening, Seal};
 use super::work::{
-    Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
+    Close, Entry, Failure, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
 };
 use bytes::Bytes;
 pub use counts::Counts;
+pub use fence::Fence;
 pub(crate) use proof::written_as;
 use proof::{has_md5_of, has_tag_of, with_md5};
 pub(super) use proof::{parts_md5_tag, same_bytes};
@@ -31,11 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 pub use target::Target;
 use tokio_util::task::TaskTracker;
-use tradewind_store::{
-    Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, UploadId, Written,
-};
+use tradewind_store::{Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, Written};
 use tradewind_wire::Fault;
 use tradewind_wire::frame::Head;
+use upload::Caller;
 
 /// Objects of one bundle that are written at the same time. The store's throttle limits all bundles together.
 const BUNDLE_WRITES_MAX: usize = 32;
@@ -50,6 +52,8 @@ pub struct Sink {
     pub seal: Option<Arc<Seal>>,
     /// Requests that have arrived over hops.
     pub taken: Taken,
+    /// Requests that the lead has withdrawn.
+    pub fence: Fence,
     /// The last new bytes that arrived in bodies of a job that deduplicates.
     pub window: Window,
     /// Bytes written and saved, for the metrics.
@@ -87,24 +91,34 @@ impl Sink {
     pub(super) async fn accepting_sealed(self: Arc<Self>, opening: Opening, held: Held, owed: Owed) {
         let request = opening.request();
         let answer = match opening.finish() {
-            // The second request may have its own caller. `Lost` only makes the lead retry.
-            Ok(coded) if !self.taken.is_first(coded.head.route, request) => {
-                tracing::warn!(request = request.0, "a request arrived a second time and is refused");
-                owed.reply().fail(request, Fault::Lost, "unavailable", "the request reached its sink a second time");
-                return owed.settled();
-            }
-            Ok(coded) => self.work_coded(coded, held).await,
+            Ok(coded) => match self.refusal(&coded.head) {
+                Some(why) => {
+                    tracing::warn!(request = request.0, "refused: {why}");
+                    owed.reply().fail(request, Fault::Lost, "unavailable", why);
+                    return owed.settled();
+                }
+                None => self.work_coded(coded, held, owed.reply()).await,
+            },
             Err(failure) => self.answer(SinkReply::Failed(failure), Saved::default()),
         };
         owed.reply().sink(request, &answer, self.seal.as_deref());
         owed.settled();
     }
 
-    async fn work_coded(&self, coded: Coded, held: Held) -> SinkAnswer {
+    /// Returns why a request that has arrived over a hop is not carried out. The second one with the same id may have
+    /// its own caller; `Lost` only makes the lead retry.
+    fn refusal(&self, head: &Head) -> Option<&'static str> {
+        if !self.taken.is_first(head.route, head.request) {
+            return Some("the request reached its sink a second time");
+        }
+        self.fence.withdraws(head.request).then_some("the request reached its sink after it was withdrawn")
+    }
+
+    async fn work_coded(&self, coded: Coded, held: Held, reply: &ReplyTo) -> SinkAnswer {
         let has_recipe = coded.head.recipe_bytes > 0;
         let (bytes, deduplicated_bytes) = (coded.saved_bytes(), coded.deduplicated_bytes());
         let (reply, start) = match coded.decode(Some(held), &self.window) {
-            Ok((parcel, start)) => (self.work(parcel).await, start),
+            Ok((parcel, start)) => (self.work(parcel, reply).await, start),
             Err(failure) => {
                 if is_gone(&failure) {
                     self.window.count_refused();
@@ -128,7 +142,7 @@ impl Sink {
 
     pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {
         let request = parcel.request;
-        let reply = self.work(parcel).await;
+        let reply = self.work(parcel, owed.reply()).await;
         owed.reply().sink(request, &self.answer(reply, Saved::default()), None);
         owed.settled();
     }
@@ -139,8 +153,8 @@ impl Sink {
         SinkAnswer { reply, saved_bytes, deduplicated_bytes, window, load: due.map(|meter| meter.load()) }
     }
 
-    async fn work(&self, parcel: Parcel) -> SinkReply {
-        let Parcel { manifest, data, held, .. } = parcel;
+    async fn work(&self, parcel: Parcel, reply: &ReplyTo) -> SinkReply {
+        let Parcel { request, manifest, data, held, .. } = parcel;
         // All destinations together: a request may write to several.
         let _busy = self.targets.first().map(|target| target.meter.busy());
         let done = match manifest {
@@ -148,10 +162,16 @@ impl Sink {
             Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),
             Manifest::CheckPart { place, part } => self.check_part(place, part).await.map(SinkReply::Part),
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
-            Manifest::Open { target, key, options } => self.open(target, &key, options).await,
+            Manifest::Open { target, key, options } => {
+                self.open(Caller { request, reply }, target, &key, options).await
+            }
             Manifest::Close(close) => self.close(*close).await.map(|placed| SinkReply::Closed(Box::new(placed))),
             Manifest::Abort { target, key, upload } => {
                 self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted)
+            }
+            Manifest::Fence => {
+                self.fence.raise(request).await;
+                Ok(SinkReply::Fenced)
             }
         };
         drop(held);
@@ -326,30 +346,6 @@ impl Sink {
             .map_err(Failure::of_copy)
     }
 
-    async fn open(&self, target: u16, key: &str, mut options: PutOptions) -> Result<SinkReply, Failure> {
-        let target = self.target(target, key).map_err(|failure| failure.leaving(Leaves::NoUpload))?;
-        let tries = &AtomicU32::new(0);
-        let write = |options: PutOptions| async move {
-            let open = |_| {
-                tries.fetch_add(1, Ordering::Relaxed);
-                target.store.open_upload(key, &options)
-            };
-            target.run("open upload", key, None, open).await
-        };
-        let (opened, tags_dropped) = without_refused_tags(&mut options, TagPath::Sent, write).await;
-        let tries = tries.load(Ordering::Relaxed);
-        match opened {
-            Ok(upload) => Ok(SinkReply::Opened { upload, asked_again: tries > 1, tags_dropped }),
-            Err(failure) if tries == 1 && failure.is_plain_refusal() => Err(failure.leaving(Leaves::NoUpload)),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    async fn abort(&self, target: u16, key: &str, upload: &UploadId) -> Result<(), Failure> {
-        let target = self.target(target, key)?;
-        target.run("abort upload", key, None, |_| target.store.abort_upload(key, upload)).await
-    }
-
     async fn close(&self, close: Close) -> Result<Placed, Failure> {
         let Close { mut place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
         let target = self.target(place.target, &place.key)?;
@@ -413,16 +409,6 @@ impl Sink {
         let same =
             info.size_bytes == size_bytes && (same_parts || checksums.agrees_with(&info.checksums) == Some(true));
         same.then(|| written_as(info))
-    }
-
-    /// Aborts the uploads that earlier attempts have opened for this key. If that fails, `jobs cancel` finds them.
-    async fn sweep(&self, target: &Target, key: &str, since_unix_ms: i64) {
-        let Ok(pending) = target.run("list uploads", key, None, |_| target.store.pending_uploads(key)).await else {
-            return;
-        };
-        for orphan in pending.iter().filter(|pending| pending.opened_unix_ms >= since_unix_ms) {
-            drop(target.run("abort upload", key, None, |_| target.store.abort_upload(key, &orphan.upload)).await);
-        }
     }
 
     /// Returns the destination if this job may write `key` there.

@@ -160,6 +160,9 @@ pub enum Manifest {
         /// Upload at the destination.
         upload: UploadId,
     },
+    /// Withdraws all requests with lower ids than this one: those that have not arrived are refused, and an upload that
+    /// is being opened is not left open.
+    Fence,
 }
 
 impl Manifest {
@@ -316,6 +319,8 @@ pub enum SinkReply {
     Aborted,
     /// Nothing was done.
     Failed(Failure),
+    /// The earlier requests are withdrawn, and none of them opens an upload any more.
+    Fenced,
 }
 
 /// An object that is visible at the destination.

@@ -20,7 +20,7 @@ use crate::node::replay::Taken;
 use crate::node::reply::Peers;
 use crate::node::scope::{ReadScope, WriteScope};
 use crate::node::seal::Seal;
-use crate::node::sink::{Counts, Sink, Target};
+use crate::node::sink::{Counts, Fence, Sink, Target};
 use crate::node::source::Source;
 use crate::node::table::RouteTable;
 use crate::tls::Security;
@@ -202,6 +202,7 @@ impl<'a> Building<'a> {
             scope: WriteScope::of(program),
             seal: self.seal.clone(),
             taken: Taken::default(),
+            fence: Fence::default(),
             window: Window::new(program.limits.dedup_window_bytes),
             counts: Counts::default(),
             tasks: self.tasks.clone(),

@@ -171,6 +171,7 @@ impl World {
         self.pass(SETTLE_MS);
         if done {
             self.check_contents();
+            self.check_uploads();
         }
         let state = self.shared.lock();
         Report {
@@ -525,7 +526,19 @@ impl World {
         }
     }
 
-    /// Checks the invariants of the stores once the job is done.
+    /// Checks that no upload is left once no request is in flight.
+    fn check_uploads(&self) {
+        let mut state = self.shared.lock();
+        let targets = state.buckets.list.iter().enumerate().skip(1);
+        let left = targets.flat_map(|(number, target)| target.uploads.values().map(move |upload| (number, upload)));
+        let left = left.filter(|(_, upload)| !upload.late);
+        let left: Vec<_> = left
+            .map(|(number, upload)| format!("an upload of {} is left at destination {number}", upload.key))
+            .collect();
+        left.into_iter().for_each(|what| state.violation(what));
+    }
+
+    /// Checks the objects of the stores once the job is done.
     fn check_contents(&self) {
         let mut state = self.shared.lock();
         let mut wrong = Vec::new();
@@ -544,9 +557,6 @@ impl World {
             let extraneous = left.filter(|name| !versions.contains_key(*name)).count();
             if self.scenario.work == Work::Sync && extraneous > 0 {
                 wrong.push(format!("{extraneous} objects were not deleted at destination {number}"));
-            }
-            for upload in target.uploads.values().filter(|upload| !upload.late) {
-                wrong.push(format!("an upload of {} is left at destination {number}", upload.key));
             }
         }
         if self.scenario.work == Work::Move && !state.buckets.list[0].objects.is_empty() {

@@ -263,6 +263,13 @@ impl Scheduler {
         self.draining = true;
     }
 
+    /// Returns the id for a request that the caller sends itself. It is higher than those of all requests before.
+    pub fn next_request(&mut self) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        request
+    }
+
     /// Returns the number of requests in flight.
     pub fn flights(&self) -> usize {
         self.flights.len()

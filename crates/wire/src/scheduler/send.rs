@@ -5,9 +5,9 @@ use super::work::Action;
 use super::{
     DEATH_NOTICED_MS, Flight, Idle, OPEN_OBJECTS_MAX, Object, Phase, REPAIR_MS, SENDING_OBJECTS_MIN, Scheduler, Work,
 };
+use crate::RouteId;
 use crate::frame::SEGMENT_BYTES;
 use crate::shares::Blocked;
-use crate::{RequestId, RouteId};
 
 /// Longest delay of a wake-up, in ms, that a rate-limited sender may make up for afterwards.
 const PACE_CREDIT_MS: f64 = 200.0;
@@ -237,8 +237,7 @@ impl Scheduler {
             let due_ms = self.paced_until_ms.max(now_ms as f64 - PACE_CREDIT_MS);
             self.paced_until_ms = due_ms + bytes as f64 * 1000.0 / rate.max(1) as f64;
         }
-        let request = RequestId(self.next_request);
-        self.next_request += 1;
+        let request = self.next_request();
         let is_bundle = matches!(work, Work::Bundle(_));
         for object in work.members() {
             if let Some(object) = self.objects.get_mut(*object) {

@@ -46,6 +46,8 @@ impl Dispatcher {
                     if fault == Fault::Unavailable {
                         self.limits.answered(Some(Stage::Read));
                     }
+                } else {
+                    self.lost(request);
                 }
                 Failure { hint: read_hint(&kind).map(str::to_owned), ..Failure::new(fault, &kind, message) }
             }

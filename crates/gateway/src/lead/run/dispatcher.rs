@@ -2,6 +2,7 @@
 //! orders need of each object, sends the orders, and books their cost before they leave.
 
 use super::context::Context;
+use super::fences::Fences;
 use super::limits::Limits;
 use super::order_queue::{OrderQueue, RouteSource};
 use super::orders::{Made, order};
@@ -47,7 +48,8 @@ pub(super) struct Dispatcher {
     pub(super) scheduler: Scheduler,
     pub(super) transfers: ByNumber<Box<ObjectTransfer>>,
     next_object: u64,
-    orders: OrderQueue,
+    pub(super) orders: OrderQueue,
+    pub(super) fences: Fences,
     /// `None` for a job without a folder.
     spending: Option<Spending>,
     pub(super) down: DownRoutes,
@@ -99,6 +101,7 @@ impl Dispatcher {
             transfers: ByNumber::default(),
             next_object: 1,
             orders: OrderQueue::new(sources, replies),
+            fences: Fences::of(routes),
             spending: None,
             down: DownRoutes::of(routes),
             stalled: HashSet::new(),
@@ -256,6 +259,7 @@ impl Dispatcher {
         let chunk_bytes = self.context.job.chunk_bytes;
         let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
         self.orders.know(change.sources);
+        self.fences.know(&change.routes);
         self.scheduler.change_routes(&plans, change.ceiling_usd_per_gb, change.rate_limit_bytes_per_s);
         self.down.keep(&change.routes);
     }
@@ -323,6 +327,7 @@ impl Dispatcher {
                     transfer.failed(failure.clone());
                 }
             }
+            self.lost(request);
             self.scheduler.give_up(request, now_ms);
         }
     }

@@ -16,7 +16,7 @@ use crate::node::dedup::window::Window;
 use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};
-use crate::node::sink::{Counts, Sink, Target};
+use crate::node::sink::{Counts, Fence, Sink, Target};
 use crate::node::source::{Downstream, Source};
 use crate::node::table::RouteTable;
 use crate::stepped::{Stepped, Steps};
@@ -222,13 +222,15 @@ async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &Canc
     false
 }
 
-fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
+/// A lead with its source and its sink in one process.
+pub(super) fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
     let limits = Limits::default();
     let sink = Arc::new(Sink {
         targets: vec![Target::new("local", 0, to.clone(), &limits)],
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        fence: Fence::default(),
         window: Window::new(0),
         counts: Counts::default(),
         tasks: tasks.clone(),

@@ -10,12 +10,17 @@ use crate::lead::journal::JOURNAL_FILE;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{SurveyEnd, SurveyError};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary, ToDelete};
+use tradewind_wire::frame::Reply;
 
 /// A second move, or a resumed one, would find only the other object and write it over the copy.
 const FLAT_TWINS_NOTICE: &str = "no source is deleted, because several objects have one name without their directories \
     (--flatten): leave all but one out with --exclude, and move the others under other names";
+
+/// Replies of sources and sinks.
+type Replies = mpsc::UnboundedReceiver<Reply>;
 
 /// How the job ends, with the message for the summary.
 struct Ending {
@@ -48,19 +53,20 @@ impl Run {
         ended: Result<SurveyEnd, SurveyError>,
         state: Option<&StateDir>,
         stop: &CancellationToken,
+        replies: &mut Replies,
     ) {
         let mut ending = match (self.stopping.take(), ended) {
             (Some(Stopping { closed: true, .. }), _) => self.after_failures(true),
             (Some(Stopping { outcome, message, hint, .. }), _) => Ending { outcome, message, hint, to_delete: None },
             (None, Ok(end)) => match drained(stop, self.finisher.settle_doubted(stop, &mut self.recorder)).await {
                 Some(Err(error)) => self.after_error(&error),
-                Some(Ok(())) if !stop.is_cancelled() => self.after_all(end, stop).await,
+                Some(Ok(())) if !stop.is_cancelled() => self.after_all(end, stop, replies).await,
                 _ => Ending::plain(Outcome::Interrupted),
             },
             (None, Err(error)) => match self.after_error(&error) {
                 // A job that is done is never resumed, so its uploads would stay.
                 done if done.outcome == Outcome::Done => {
-                    if self.abort_leftovers(stop).await {
+                    if self.abort_leftovers(stop, replies).await {
                         done
                     } else {
                         Ending::plain(Outcome::Interrupted)
@@ -112,8 +118,8 @@ impl Run {
         Ending { outcome, message, hint, to_delete: None }
     }
 
-    async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken) -> Ending {
-        if !self.abort_leftovers(stop).await {
+    async fn after_all(&mut self, end: SurveyEnd, stop: &CancellationToken, replies: &mut Replies) -> Ending {
+        if !self.abort_leftovers(stop, replies).await {
             return Ending::plain(Outcome::Interrupted);
         }
         let copied = self.after_failures(false);
@@ -130,9 +136,13 @@ impl Run {
     }
 
     /// Aborts the uploads that no run will finish. Returns false if the job was stopped before that was complete.
-    async fn abort_leftovers(&mut self, stop: &CancellationToken) -> bool {
+    async fn abort_leftovers(&mut self, stop: &CancellationToken, replies: &mut Replies) -> bool {
         let unfinished = self.intake.take_unfinished();
-        stop.run_until_cancelled(self.finisher.abort_leftovers(unfinished, &self.recorder)).await.is_some()
+        let aborted = async {
+            self.dispatcher.fence_sinks(replies).await;
+            self.finisher.abort_leftovers(unfinished, &self.recorder).await;
+        };
+        stop.run_until_cancelled(aborted).await.is_some()
     }
 
     /// Returns how the job ends if nothing is deleted, and whether deleting is allowed: not where a limit forbids it,

@@ -3,7 +3,7 @@
 use super::finisher::Finisher;
 use super::recorder::Recorder;
 use crate::lead::journal::{Entry, UnfinishedUpload};
-use crate::lead::sweep;
+use crate::lead::sweep::{self, Intents};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tradewind_store::Store;
@@ -22,7 +22,7 @@ impl Finisher {
         if !context.job.resume && context.targets.iter().all(none_can_be) {
             return;
         }
-        let swept = sweep::abort_orphans(&recorder.journal, &context.targets, context.policy).await;
+        let swept = sweep::abort_orphans(&recorder.journal, &context.targets, context.policy, Intents::Forgotten).await;
         for error in swept.map(|end| end.failed).unwrap_or_default() {
             context.notice(format!("an unfinished upload may be left behind: {error}"));
         }

@@ -10,7 +10,7 @@
 //!   failures and changes of [`routes`](self::routes), and books [`spending`](self::spending) before anything is sent.
 //! - [`finisher`](self::finisher) takes what was written: [`outdated`](self::outdated) and [`doubted`](self::doubted)
 //!   copies are checked once more; [`source_deletions`](self::source_deletions), [`deletions`](self::deletions) and
-//!   [`leftovers`](self::leftovers) wait for the end.
+//!   [`leftovers`](self::leftovers) wait for the end. [`fences`](self::fences) keep late orders from making more.
 //! - [`recorder`](self::recorder) records what was done: journal, report, [`tally`](self::tally), and the
 //!   [`causes`](self::causes) of failures.
 //!
@@ -28,6 +28,7 @@ mod drops;
 mod earlier_runs;
 mod emptied_directories;
 mod ending;
+mod fences;
 mod finisher;
 mod intake;
 mod leftovers;
@@ -234,7 +235,7 @@ async fn work(
         }
         Err(error) => Err(error),
     };
-    run.end(ended, state.as_ref(), &stop).await;
+    run.end(ended, state.as_ref(), &stop, &mut replies).await;
     drop(state);
 }
 

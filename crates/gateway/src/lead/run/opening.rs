@@ -10,6 +10,7 @@ use crate::lead::places::Places;
 use crate::lead::report::Report;
 use crate::lead::state_dir::StateDir;
 use crate::lead::survey::{FOUND_QUEUE_MAX, Survey, SurveyError};
+use crate::lead::sweep::Intents;
 use crate::lead::{probe, status, sweep};
 use crate::retry::RetryPolicy;
 use futures::FutureExt;
@@ -113,7 +114,7 @@ impl Run {
         }
         let suspect_since_unix_ms = note_boots(&context, &journal).await?;
         if job.resume {
-            sweep::abort_orphans(&journal, targets, *policy).await?;
+            sweep::abort_orphans(&journal, targets, *policy, Intents::Kept).await?;
         }
         if job.delete_source && !job.dry_run {
             let begun = SourceDeletions::begin(job, source.as_ref());

@@ -36,7 +36,12 @@ async fn orphans_of_an_intent_go_and_known_uploads_stay_until_all_is_given_up() 
     }
     assert_eq!(tree.keys().len(), 3);
 
-    let end = abort_orphans(&journal, &targets, policy).await.unwrap();
+    let end = abort_orphans(&journal, &targets, policy, Intents::Kept).await.unwrap();
+    assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 2));
+
+    // A gateway of the killed run opens it after all.
+    tree.store.open_upload("d/orphan", &PutOptions::default()).await.unwrap();
+    let end = abort_orphans(&journal, &targets, policy, Intents::Forgotten).await.unwrap();
     assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 2));
     assert!(journal.pending_intents().await.unwrap().is_empty());
     assert_eq!(journal.unfinished().await.unwrap().len(), 1);
@@ -60,7 +65,7 @@ async fn uploads_opened_by_a_repeated_request_are_found_after_the_one_with_a_nam
     tree.store.abort_upload(&target_key, &upload).await.unwrap();
     journal.record(Entry::Abandoned { target, target_key, upload: Some(upload) }).await.unwrap();
 
-    let end = abort_orphans(&journal, std::slice::from_ref(&tree.store), policy).await.unwrap();
+    let end = abort_orphans(&journal, std::slice::from_ref(&tree.store), policy, Intents::Forgotten).await.unwrap();
     assert_eq!((end.aborted, end.failed.len(), tree.keys().len()), (1, 0, 0));
     assert!(journal.pending_intents().await.unwrap().is_empty());
 }
