@@ -36,6 +36,13 @@ pub(crate) struct LinkSpec {
     pub(crate) window_bytes: usize,
 }
 
+impl LinkSpec {
+    /// Returns the rate of a connection with the longest delay, whose bytes are read within `read_ms` of their arrival.
+    pub(crate) fn bytes_per_ms_min(&self, read_ms: u64) -> u64 {
+        (self.window_bytes as u64 / (self.delay_ms_max + read_ms)).clamp(1, self.bytes_per_ms)
+    }
+}
+
 /// All pipes and ports.
 pub(crate) struct Network {
     spec: LinkSpec,

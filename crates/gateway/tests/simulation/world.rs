@@ -27,8 +27,10 @@ use tradewind_gateway::control::runner::{Runner, Running};
 use tradewind_gateway::program::{Environment, NodeRunner};
 use tradewind_gateway::tls::Security;
 
-/// A job that has not ended this long after everything healed counts as hanging.
+/// A job that has not ended this long after everything healed counts as hanging. The time to move its bytes is added.
 const JOB_MS_MAX: u64 = 15 * 60_000;
+/// Times that each byte may be moved: it may be lost, sent over two routes, or be of a version that is replaced.
+const MOVES_MAX: u64 = 2;
 /// Time for requests that are in flight after the job, and for those that are applied late.
 const SETTLE_MS: u64 = 200_000;
 /// Runs of one job, the resumed ones included. After the first nothing goes wrong, so two would do but for what is
@@ -211,12 +213,19 @@ impl World {
             if let Some(summary) = self.summary() {
                 return Ended::Summary(summary);
             }
-            if elapsed_ms > FAULTS_MS + JOB_MS_MAX {
+            if elapsed_ms > FAULTS_MS + JOB_MS_MAX + self.moving_ms_max() {
                 return Ended::Hangs;
             }
             let next_fault_ms = faults.last().map(|(at_ms, _)| started_ms + at_ms);
             self.step(next_fault_ms.unwrap_or(u64::MAX));
         }
+    }
+
+    /// Time in which a single connection moves all objects to all destinations.
+    fn moving_ms_max(&self) -> u64 {
+        let Scenario { objects, stated, link, .. } = &self.scenario;
+        let bytes: u64 = objects.iter().map(|(_, data)| data.len() as u64).sum();
+        MOVES_MAX * bytes * (stated.len() as u64 - 1) / link.bytes_per_ms_min(*STEP_MS.start())
     }
 
     /// Advances the time without running a gateway.
