@@ -37,7 +37,7 @@ use tradewind_gateway::node::dedup::window::Window;
 use tradewind_gateway::node::load::StageMeter;
 use tradewind_gateway::node::replay::Taken;
 use tradewind_gateway::node::scope::{ReadScope, WriteScope};
-use tradewind_gateway::node::sink::{Counts, Sink, Target};
+use tradewind_gateway::node::sink::{Counts, Fence, Sink, Target};
 use tradewind_gateway::node::source::{Downstream, Source};
 use tradewind_gateway::node::table::RouteTable;
 use tradewind_store::{StoreConfig, open, open_on};
@@ -257,6 +257,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
+        fence: Fence::default(),
         window: Window::new(0),
         counts: Counts::default(),
         tasks: tasks.clone(),

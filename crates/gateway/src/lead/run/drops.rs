@@ -222,7 +222,8 @@ async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &Canc
     false
 }
 
-fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
+/// A lead with its source and its sink in one process.
+pub(super) fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
     let limits = Limits::default();
     let sink = Arc::new(Sink {
         targets: vec![Target::new("local", 0, to.clone(), &limits)],

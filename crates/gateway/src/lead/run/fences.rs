@@ -99,3 +99,56 @@ fn is_confirmation(verdict: &Verdict) -> bool {
     let Verdict::Sink(words) = verdict else { return false };
     parse_exactly::<Answer>(words).is_some_and(|answer| answer.sink.reply == SinkReply::Fenced)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Run;
+    use super::super::drops::setup;
+    use super::*;
+    use crate::directory_tree::DirectoryTree;
+    use crate::lead::journal::Journal;
+    use crate::stepped::Stepped;
+    use tokio_util::task::TaskTracker;
+    use tradewind_store::PutOptions;
+
+    #[tokio::test]
+    async fn an_order_that_reaches_its_sink_after_it_was_withdrawn_opens_no_upload() {
+        let (from, to) = (DirectoryTree::new(), DirectoryTree::new());
+        let job = serde_json::json!({
+            "source": from.spec(),
+            "selection": { "kind": "prefix", "prefix": "" },
+            "targets": [{ "store": to.spec(), "key": "" }],
+        });
+        let stores = [Stepped::new(&from.store), Stepped::new(&to.store)];
+        let setup = setup(serde_json::from_value(job).unwrap(), stores, &TaskTracker::new());
+        let (mut run, mut replies) = Run::new(setup, Journal::disabled(), None, Vec::new());
+        let (lead, route) = (&mut run.dispatcher, RouteId(0));
+        let late = lead.scheduler.next_request();
+
+        lead.fences.unanswered(route);
+        lead.fence_sinks(&mut replies).await;
+        assert!(lead.fences.take_routes().is_empty(), "no sink is asked twice");
+
+        let open = Manifest::Open { target: 0, key: "late".to_owned(), options: PutOptions::default() };
+        let order = Order { request: late, route, codec: None, deduplicate: false, task: SourceTask::Pass(open) };
+        lead.orders.push(late, Some(Made::Other(Box::new(order))));
+        lead.orders.flush();
+        let Reply { request, verdict: Verdict::Sink(words) } = replies.recv().await.unwrap() else { panic!() };
+        let answer = parse_exactly::<Answer>(&words).unwrap().sink.reply;
+        assert!(request == late && matches!(answer, SinkReply::Failed(_)), "{answer:?}");
+        assert!(to.keys().is_empty());
+    }
+
+    #[test]
+    fn only_the_routes_to_sinks_without_an_answer_are_asked() {
+        let route = |id, sink: &str| {
+            let nodes = ["lead", "source", sink].map(str::to_owned).to_vec();
+            RouteSpec { id, nodes, share: 0.3, usd_per_gb: 0.0 }
+        };
+        let mut fences = Fences::of(&[route(0, "a"), route(1, "b")]);
+        fences.know(&[route(2, "a")]);
+        fences.unanswered(RouteId(2));
+        let routes: Vec<RouteId> = fences.take_routes().into_iter().map(|(route, _)| route).collect();
+        assert_eq!(routes, [RouteId(0), RouteId(2)]);
+    }
+}
