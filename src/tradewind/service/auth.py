@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import stat
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,8 +54,12 @@ FIRST_TENANT = "default"
 ADMIN_ID = "admin"
 TOKEN_PREFIX = "tw1_"
 TOKEN_BYTES = 32
+#: A complete token.
+_TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[A-Za-z0-9_-]{43}")
 #: Maximum length of a token in a request.
 TOKEN_LENGTH_MAX = 256
+#: Permissions of other users, none of which a file with a token has.
+OTHERS = 0o077
 
 
 @dataclass(frozen=True)
@@ -82,17 +88,17 @@ def token_digest(token: str) -> str:
 def ensure_admin(database: ServiceDatabase, settings: ServiceSettings) -> bool:
     """Make the admin token of a new database; return whether it is new.
 
-    The file is written first: a server that was killed in between records the token of the file.
+    The file is written first: a server that was killed in between records the token of the file. Raises UsageError for
+    a file that others may know.
     """
     path = settings.admin_token
     with database.write() as connection:
         if connection.execute(select(tokens.c.id).where(tokens.c.id == ADMIN_ID)).first() is not None:
             return False
-        if path.exists():
-            token = path.read_text(encoding="utf-8").strip()
-        else:
+        token = _kept_token(path)
+        if token is None:
             token = new_token()
-            _write(path, token)
+            _replace(path, token)
         now = database_unix_ms(connection)
         connection.execute(insert(tenants).values(name=FIRST_TENANT, created_unix_ms=now))
         connection.execute(
@@ -114,9 +120,8 @@ def renew_admin(database: ServiceDatabase, settings: ServiceSettings) -> None:
 
     The new file gets its name last. After a kill in between, it is to be done again. Raises UsageError.
     """
-    token, part = new_token(), settings.admin_token.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    _write(part, token)
+    token = new_token()
+    part = _written(settings.admin_token, token)
     with database.write() as connection:
         change = update(tokens).where(tokens.c.id == ADMIN_ID).values(digest=token_digest(token))
         if connection.execute(change).rowcount == 0:
@@ -125,12 +130,38 @@ def renew_admin(database: ServiceDatabase, settings: ServiceSettings) -> None:
     part.replace(settings.admin_token)
 
 
-def _write(path: Path, token: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _kept_token(path: Path) -> str | None:
+    """Return the token in a file; None without a complete one. Raises UsageError if others may know it, OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="remove it: the server makes a new one") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) & OTHERS or found.st_uid != os.geteuid():
+            raise UsageError(f"{path}: others may know the token", hint="remove it: the server makes a new one")
+        text = os.read(descriptor, TOKEN_LENGTH_MAX).decode(errors="replace").strip()
+    finally:
+        os.close(descriptor)
+    return text if _TOKEN.fullmatch(text) else None
+
+
+def _replace(path: Path, token: str) -> None:
+    _written(path, token).replace(path)
+
+
+def _written(path: Path, token: str) -> Path:
+    """Write a token beside the file that it is for, and return where. So the file is never incomplete."""
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(token + "\n")
         file.flush()
         os.fsync(file.fileno())
+    return part
 
 
 def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
