@@ -25,10 +25,10 @@ class Certificates:
     key: Path
 
 
-def make_certificates(folder: Path, address: str | None = None) -> Certificates:
+def make_certificates(folder: Path, address: str | None = None, name: str | None = None) -> Certificates:
     """Make a CA in ``folder``, and a certificate for 127.0.0.1 and localhost that it signs, valid for two days.
 
-    ``address`` is a further IP address of the server.
+    ``address`` is a further IP address of the server, ``name`` a further name.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,9 +54,10 @@ def make_certificates(folder: Path, address: str | None = None) -> Certificates:
             "keyUsage=critical,keyCertSign",
         ]
     )
+    names = [_NAMES, *([] if address is None else [f"IP:{address}"]), *([] if name is None else [f"DNS:{name}"])]
     request, extensions = folder / "request.pem", folder / "extensions.cnf"
     _openssl(["req", *new_key, "-keyout", made.key, "-out", request, "-subj", "/CN=127.0.0.1"])
-    extensions.write_text(_EXTENSIONS.format(names=_NAMES if address is None else f"{_NAMES},IP:{address}"))
+    extensions.write_text(_EXTENSIONS.format(names=",".join(names)))
     _openssl(
         [
             "x509",

@@ -17,7 +17,7 @@ from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.client import Clients
-from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, Names
+from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, SCHEDULES, Names
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused, Keepable, NetworkChoice
@@ -281,6 +281,60 @@ def test_a_machine_is_stopped_within_a_day_even_if_it_can_delete_itself(stage: S
     assert len(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == 1
     provider.terminate([machine.id])
     assert not stage.api.resources().get("Microsoft.DevTestLab/schedules")
+
+
+def calls_about(stage: Stage, kind: str) -> list[int]:
+    """Return the numbers of the calls that create such a resource."""
+    return [number for number, call in enumerate(stage.api.calls()) if call[0] == "PUT" and f"/{kind}/" in call[1]]
+
+
+def test_a_machine_has_its_schedule_before_anybody_waits_for_its_hardware(stage: Stage) -> None:
+    """A client that is killed while it waits leaves a machine that Azure stops within a day."""
+    provider = stage.provider()
+    (machine,) = stage.launched(provider)
+    (created,), (scheduled,) = calls_about(stage, "virtualMachines"), calls_about(stage, "schedules")
+    name = machine.id.rpartition("/")[2]
+    looks = [
+        number
+        for number, call in enumerate(stage.api.calls())
+        if call[0] == "GET" and call[1].endswith(f"/virtualMachines/{name}") and number > created
+    ]
+    assert looks and created < scheduled < looks[0]
+
+
+def test_a_schedule_that_azure_refuses_for_a_machine_without_hardware_is_repeated(stage: Stage) -> None:
+    provider = stage.provider()
+    early = refused("ResourceNotFound", "The machine was not found.", 404, times=1)
+    with stage.fault(**{**early, "match": "PUT .*/schedules/"}):
+        assert stage.launched(provider)
+    assert len(calls_about(stage, "schedules")) == 2 and stage.count(SCHEDULES) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "times"),
+    [("AuthorizationFailed", 403, "permission", 1), ("Teapot", 400, "transient", 2)],
+)
+def test_a_machine_without_a_schedule_is_removed(stage: Stage, code: str, status: int, kind: str, times: int) -> None:
+    provider = stage.provider()
+    with stage.fault(**{**refused(code, "No.", status), "match": "PUT .*/schedules/"}):
+        assert stage.refusal(provider).kind == kind
+    assert len(calls_about(stage, "schedules")) == times and stage.count() == 0
+
+
+def test_a_repeated_launch_schedules_what_the_first_could_not(stage: Stage) -> None:
+    """Its client died between the two calls."""
+    (machine,) = stage.launched(stage.provider(auto_shutdown=False))
+    assert stage.count(SCHEDULES) == 0
+    for _ in range(2):
+        (again,) = stage.launched(stage.provider())
+        assert again.id == machine.id and stage.count(SCHEDULES) == 1
+
+
+def test_a_machine_without_hardware_leaves_no_schedule(stage: Stage) -> None:
+    provider = stage.provider()
+    with stage.fault(**refused("AllocationFailed", "No space.", mode="poll")):
+        assert stage.refusal(provider).kind == "capacity"
+    assert calls_about(stage, "schedules") and stage.count(SCHEDULES) == 0
 
 
 def test_a_spot_machine_that_is_evicted_is_gone_with_all_its_parts(stage: Stage) -> None:

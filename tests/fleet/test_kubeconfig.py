@@ -36,7 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_file_that_has_a_context_is_used(files: list[Path]) -> None:
     servers = {}
     for context in ("lab", "plant", "far"):
-        found = kubeconfig_of(context, None).get(context)
+        found = kubeconfig_of(context, None).config.get(context)
         assert found is not None and found.user is not None
         servers[context] = found.cluster.server, found.user.token
     assert servers == {
@@ -44,7 +44,7 @@ def test_the_file_that_has_a_context_is_used(files: list[Path]) -> None:
         "plant": ("https://two", "first"),
         "far": ("https://far", "first"),
     }, "of two entries with one name the first file counts"
-    only = kubeconfig_of("lab", str(files[2])).get("lab")
+    only = kubeconfig_of("lab", str(files[2])).config.get("lab")
     assert only is not None and only.cluster.server == "https://two"
 
 

@@ -126,4 +126,4 @@ def test_an_empty_path_among_those_of_kubeconfig_is_skipped(tmp_path: Path, monk
         "contexts: [{name: c, context: {cluster: x, user: u}}]\nusers: [{name: u, user: {}}]\n"
     )
     monkeypatch.setenv("KUBECONFIG", f":{path}:")
-    assert "c" in kubeconfig_of("c", None).contexts
+    assert "c" in kubeconfig_of("c", None).config.contexts

@@ -120,9 +120,13 @@ class Removal:
     def discard(self, machine: str) -> None:
         """Remove what there is of a machine that was not launched. What cannot be removed is a leftover."""
         parts = [INTERFACES, *([ADDRESSES] if self.settings.public_address else []), DISKS]
-        with suppress(CallRefused):
+        try:
             if self.listing.machine(machine) is not None:
                 self._delete(MACHINES, machine, force=True)
+        except CallRefused:
+            pass  # Its schedule must stay.
+        else:
+            parts += [SCHEDULES] if self.settings.auto_shutdown else []
         for kind in parts:
             with suppress(CallRefused):
                 self._delete(kind, self.names.part(kind, machine), force=True)

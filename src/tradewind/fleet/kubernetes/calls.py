@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
-from tradewind.fleet.kubernetes.kubeconfig import kubeconfig_of
+from tradewind.fleet.kubernetes.access import access_of
 from tradewind.fleet.kubernetes.objects import CONTAINER, ENTRANCE_TAG
 from tradewind.fleet.kubernetes.refusals import answered
 from tradewind.fleet.provider import FLEET_TAG
@@ -231,9 +231,13 @@ class ClusterCalls:
         import httpx2
         from lightkube import Client
 
-        config = kubeconfig_of(self._cluster.context, self._kubeconfig)
+        access = access_of(self._cluster.context, self._kubeconfig)
+        transport = access.transport()
         return Client(
-            config=config.get(context_name=self._cluster.context),
+            config=access.config,
+            transport=transport,
+            # A client with a proxy of its own ignores its transport.
+            proxy=None if transport else access.proxy,
             namespace=self._cluster.namespace,
             timeout=httpx2.Timeout(ANSWER_S),
             field_manager=FIELD_MANAGER,

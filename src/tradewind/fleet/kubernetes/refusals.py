@@ -5,12 +5,14 @@ An unknown error is `transient`. A `permission` refusal names verb, resource and
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tradewind.fleet.kubernetes.access import UnsupportedSetting
 from tradewind.fleet.provider import CallRefused, Refusal
 
 __all__ = ["answered", "of_event", "of_status", "of_unschedulable", "of_waiting"]
@@ -58,14 +60,23 @@ def answered(context: str) -> Iterator[None]:
         raise CallRefused(of_status(context, error.response.status_code, text, error.response.headers)) from error
     except httpx2.HTTPError as error:
         raise CallRefused(_of_connection(context, error)) from error
-    except (msgspec.MsgspecError, KeyError) as error:
-        raise CallRefused(Refusal("transient", _line(context, f"an answer is not understood: {error}"))) from error
+    except UnsupportedSetting as error:
+        raise CallRefused(Refusal("bad request", _line(context, f"the kubeconfig cannot be used: {error}"))) from error
+    except (msgspec.MsgspecError, KeyError, json.JSONDecodeError) as error:
+        raise CallRefused(_not_understood(context, error)) from error
     except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError) as error:
         words = f"the kubeconfig cannot be used: {str(error).rstrip(': ')}"
         raise CallRefused(_without_login(context, words)) from error
     except OSError as error:
         # The program that gets a login for the context, or a file of the kubeconfig, is missing.
         raise CallRefused(_without_login(context, f"the kubeconfig cannot be used: {error}")) from error
+
+
+def _not_understood(context: str, error: Exception) -> Refusal:
+    # lightkube reads what a login program prints: JSON with the token in its status.
+    if isinstance(error, json.JSONDecodeError) or error.args in (("status",), ("token",)):
+        return Refusal("bad request", _line(context, "the login program of the kubeconfig gives no token"))
+    return Refusal("transient", _line(context, f"an answer is not understood: {error}"))
 
 
 def _without_login(context: str, words: str) -> Refusal:

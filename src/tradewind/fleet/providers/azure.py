@@ -191,6 +191,8 @@ class AzureProvider:
             if is_over(vm):
                 self._removal.remove([(MACHINES, vm.name)], force=True)
             elif vm.tags.get(KEY_TAG) == order.key:
+                if (why := _refusal_of(partial(self._schedule, order, vm.name))) is not None:
+                    return LaunchResult(order, refusal=why)
                 return LaunchResult(order, self._listing.described(vm, self._listing.interfaces()))
             else:
                 return taken_name(order)
@@ -225,8 +227,11 @@ class AzureProvider:
         """Create a machine; return it as Azure shows it, or why it was refused."""
         machine = self._names.machine(order)
         try:
-            vm = self._allocated(order, machine, self._begin(order, machine, interface))
-            self._schedule(order, machine)
+            poller = self._begin(order, machine, interface)
+            is_scheduled = self._is_scheduled_early(order, machine)
+            vm = self._allocated(order, machine, poller)
+            if not is_scheduled:
+                self._schedule(order, machine)
         except CallRefused as error:
             return error.refusal
         except GatewayError as error:
@@ -301,6 +306,20 @@ class AzureProvider:
             else:
                 self._clients.call(order.region, partial(poller.wait, look_s))
             look_s = min(LOOK_S_MAX, look_s * 2)
+
+    def _is_scheduled_early(self, order: LaunchOrder, machine: str) -> bool:
+        """Schedule the end of a machine that has no hardware yet; return whether Azure has accepted that.
+
+        If the client dies while it waits for the hardware, nobody else schedules it. Raises CallRefused if a permission
+        is missing.
+        """
+        try:
+            self._schedule(order, machine)
+        except CallRefused as error:
+            if error.refusal.kind == "permission":
+                raise
+            return False
+        return True
 
     def _schedule(self, order: LaunchOrder, machine: str) -> None:
         """Let Azure stop a machine once a day: its own timer may fail, and its identity may lack the permission."""
