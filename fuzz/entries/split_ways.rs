@@ -1,10 +1,11 @@
-//! What clients and load balancers send to a split proxy before the bytes of a flow.
+//! What clients, load balancers and upstream proxies send to a split proxy before the bytes of a flow.
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::pin::pin;
 use std::sync::Arc;
 use tradewind_split::proxy_protocol;
 use tradewind_split::token::Tokens;
+use tradewind_split::upstream::{self, Protocol, Upstream};
 use tradewind_split::ways::{connect, sni, socks5};
 
 /// The hash of `secret`.
@@ -30,7 +31,7 @@ pub(crate) fn hello(name: &'static str) -> Vec<u8> {
 pub(crate) fn run(data: &[u8]) {
     let Some((way, data)) = data.split_first() else { return };
     let half = &data[..data.len() / 2];
-    match way % 5 {
+    match way % 7 {
         0 => socks(data, None),
         1 => socks(data, Some(&TOKENS.parse().expect("the tokens are well-formed"))),
         2 => {
@@ -43,6 +44,8 @@ pub(crate) fn run(data: &[u8]) {
                 assert!(sni::server_name(half).is_ok(), "a half is refused");
             }
         }
+        5 => answer(data, Protocol::Socks5),
+        6 => answer(data, Protocol::Connect),
         _ => {
             let Some(Ok(Some(ends))) = ready(proxy_protocol::read(&mut &*data)) else { return };
             let header = proxy_protocol::encode(ends.client, ends.entry);
@@ -58,6 +61,14 @@ fn socks(data: &[u8], tokens: Option<&Tokens>) {
     if let Ok(destination) = opened {
         assert_eq!(Ok(&destination), destination.to_string().parse().as_ref());
     }
+}
+
+fn answer(data: &[u8], way: Protocol) {
+    let at = "192.0.2.1:1080".parse().expect("the address is well-formed");
+    let to = "a.example:443".parse().expect("the destination is well-formed");
+    let mut stream = tokio::io::join(data, tokio::io::sink());
+    let upstream = Upstream { address: at, way, login: None };
+    let _ = ready(upstream::ask(&mut stream, &upstream, &to)).expect("neither a slice nor a sink waits");
 }
 
 /// The result of work that never waits for anything.

@@ -4,10 +4,11 @@
 //! of accepts and a share of the places of their own, so that they cannot use up those of clients.
 
 use crate::config::Limits;
-use crate::limits::{KNOWN_FOR, KNOWN_MAX, LOOKUPS_PER_CLIENT_MAX, STRANGERS_PART};
+use crate::limits::{KNOWN_FOR, KNOWN_MAX, LOOKUPS_PER_CLIENT_MAX, LOOKUPS_PER_PROXY_MAX, STRANGERS_PART};
 use crate::rates::{Bucket, Rates};
 use crate::refusal::{Cause, Refusal};
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,23 @@ pub(crate) enum Key {
     Proxy(String),
     Destination(String),
     /// A client, for the names that are looked up for it.
-    Lookup(IpAddr),
+    LookupsOfClient(IpAddr),
+    /// The same of a proxy.
+    LookupsOfProxy(String),
+}
+
+impl Key {
+    /// What a refusal says: `counted` of this party.
+    fn party(&self, counted: &str) -> String {
+        match self {
+            Self::Client(address) => format!("{counted} of client {address}"),
+            Self::Opening(address) => format!("{counted} of proxies at {address} without a request"),
+            Self::Proxy(name) => format!("{counted} of proxy {name}"),
+            Self::Destination(destination) => format!("{counted} to {destination}"),
+            Self::LookupsOfClient(address) => format!("name lookups for client {address}"),
+            Self::LookupsOfProxy(name) => format!("name lookups for proxy {name}"),
+        }
+    }
 }
 
 /// The party whose accepts per second are counted.
@@ -81,8 +98,8 @@ impl Counts {
     }
 }
 
-fn over(what: impl Into<String>) -> Refusal {
-    Refusal::new(Cause::Limit, what)
+fn over(what: impl fmt::Display) -> Refusal {
+    Refusal::new(Cause::Limit, format!("too many {what}"))
 }
 
 /// Counts the open connections of a proxy.
@@ -150,22 +167,34 @@ impl Admission {
                 Some((Rated::Client(*address), counts.limits.accepts_per_client())),
             ),
             Key::Opening(_) | Key::Proxy(_) => (counts.limits.connections_per_proxy_max, None),
-            Key::Lookup(_) => (LOOKUPS_PER_CLIENT_MAX, None),
+            Key::LookupsOfClient(_) => (LOOKUPS_PER_CLIENT_MAX, None),
+            Key::LookupsOfProxy(_) => (LOOKUPS_PER_PROXY_MAX, None),
             Key::Destination(destination) => (
                 counts.limits.connections_per_destination_max,
                 Some((Rated::Destination(destination.clone()), counts.limits.accepts_per_destination())),
             ),
         };
         if counts.by_key.get(&key).copied().unwrap_or_default() >= most {
-            return Err(over(format!("connections of {key:?}")));
+            return Err(over(key.party("connections")));
         }
         if let Some((rated, rate)) = rated
             && !counts.rates.take(rated, rate, now)
         {
-            return Err(over(format!("accepts per second of {key:?}")));
+            return Err(over(key.party("accepts per second")));
         }
         *counts.by_key.entry(key.clone()).or_insert(0) += 1;
         Ok(Place { admission: self.clone(), key: Some(key), of_stranger: false })
+    }
+
+    /// Takes the places of a name lookup for a client, and for the proxy that names it.
+    pub(crate) fn look_up(
+        self: &Arc<Self>,
+        client: IpAddr,
+        proxy: Option<&str>,
+        now: Instant,
+    ) -> Result<(Place, Option<Place>), Refusal> {
+        let of_proxy = proxy.map(|name| self.enter(Key::LookupsOfProxy(name.to_owned()), now)).transpose()?;
+        Ok((self.enter(Key::LookupsOfClient(client.to_canonical()), now)?, of_proxy))
     }
 
     /// Takes in that an address has shown a wrong token or certificate, or none: it is a stranger from now on.
@@ -230,7 +259,7 @@ mod tests {
         let now = Instant::now();
         let places: Vec<_> = (0..8).map(|_| admission.accept(address(1), false, now).unwrap()).collect();
         let later = now + Duration::from_secs(1);
-        assert_eq!(admission.accept(address(1), false, later).unwrap_err().detail, "connections");
+        assert_eq!(admission.accept(address(1), false, later).unwrap_err().detail, "too many connections");
         drop(places);
         assert_eq!(admission.open(), 0);
         admission.accept(address(1), false, later).unwrap();
@@ -243,7 +272,7 @@ mod tests {
         for _ in 0..8 {
             admission.accept(address(1), false, now).unwrap();
         }
-        assert_eq!(admission.accept(address(1), false, now).unwrap_err().detail, "accepts per second");
+        assert_eq!(admission.accept(address(1), false, now).unwrap_err().detail, "too many accepts per second");
         admission.accept(address(1), false, now + Duration::from_millis(125)).unwrap();
     }
 
@@ -253,17 +282,17 @@ mod tests {
         let now = Instant::now();
         let refused = |last| admission.accept(address(last), true, now).unwrap_err().detail;
         let held: Vec<_> = (0..2).map(|_| admission.accept(address(1), true, now).unwrap()).collect();
-        assert_eq!(refused(2), "connections of strangers");
+        assert_eq!(refused(2), "too many connections of strangers");
         drop(held);
         // One address gets half of the budget of all strangers.
         for _ in 0..2 {
             admission.accept(address(1), true, now).unwrap();
         }
-        assert_eq!(refused(1), "accepts of strangers per second");
+        assert_eq!(refused(1), "too many accepts of strangers per second");
         for _ in 0..4 {
             admission.accept(address(2), true, now).unwrap();
         }
-        assert_eq!(refused(3), "accepts of strangers per second");
+        assert_eq!(refused(3), "too many accepts of strangers per second");
         for _ in 0..8 {
             admission.accept(address(9), false, now).unwrap();
         }
@@ -283,7 +312,7 @@ mod tests {
         for _ in 0..7 {
             admission.accept(address(1), true, now).unwrap().proven(address(1), now).unwrap();
         }
-        assert_eq!(admission.accept(address(1), true, now).unwrap_err().detail, "accepts per second");
+        assert_eq!(admission.accept(address(1), true, now).unwrap_err().detail, "too many accepts per second");
         let later = now + Duration::from_secs(1);
         admission.unproven(address(1));
         assert!(admission.accept(address(1), true, later).unwrap().of_stranger);
@@ -316,7 +345,8 @@ mod tests {
         for _ in 0..4 {
             admission.enter(client(1), now).unwrap();
         }
-        assert!(admission.enter(client(1), now).unwrap_err().detail.starts_with("accepts per second of Client"));
+        let refused = admission.enter(client(1), now).unwrap_err();
+        assert_eq!(refused.detail, "too many accepts per second of client 192.0.2.1");
         admission.enter(client(2), now).unwrap();
         admission.enter(client(1), now + Duration::from_millis(250)).unwrap();
     }
@@ -335,12 +365,49 @@ mod tests {
     #[test]
     fn one_client_cannot_use_up_the_name_lookups_of_the_others() {
         let (admission, now) = (Admission::new(Limits::default()), Instant::now());
-        let lookup = |last| admission.enter(Key::Lookup(address(last)), now);
-        let held: Vec<_> = (0..LOOKUPS_PER_CLIENT_MAX).map(|_| lookup(1).unwrap()).collect();
-        assert_eq!(lookup(1).unwrap_err().cause, Cause::Limit);
-        let _other = lookup(2).unwrap();
+        let look_up = |last| admission.look_up(address(last), None, now);
+        let held: Vec<_> = (0..LOOKUPS_PER_CLIENT_MAX).map(|_| look_up(1).unwrap()).collect();
+        let refused = look_up(1).unwrap_err();
+        assert_eq!((refused.cause, &*refused.detail), (Cause::Limit, "too many name lookups for client 192.0.2.1"));
+        let _other = look_up(2).unwrap();
         drop(held);
-        let _again = lookup(1).unwrap();
+        let _again = look_up(1).unwrap();
+    }
+
+    #[test]
+    fn one_proxy_cannot_use_up_the_name_lookups_of_the_others_whichever_clients_it_names() {
+        let (admission, now) = (Admission::new(Limits::default()), Instant::now());
+        let look_up = |client, proxy| admission.look_up(address(client), Some(proxy), now);
+        let held: Vec<_> = (0..LOOKUPS_PER_PROXY_MAX).map(|number| look_up(number as u8, "a").unwrap()).collect();
+        assert_eq!(look_up(255, "a").unwrap_err().detail, "too many name lookups for proxy a");
+        let _other = look_up(255, "b").unwrap();
+        drop(held);
+        let _again = look_up(255, "a").unwrap();
+    }
+
+    #[test]
+    fn a_refused_lookup_holds_no_place() {
+        let (admission, now) = (Admission::new(Limits::default()), Instant::now());
+        let look_up = |client| admission.look_up(address(client), Some("a"), now);
+        let held: Vec<_> = (0..LOOKUPS_PER_CLIENT_MAX).map(|_| look_up(1).unwrap()).collect();
+        for _ in 0..LOOKUPS_PER_PROXY_MAX {
+            look_up(1).unwrap_err();
+        }
+        let _other = look_up(2).unwrap();
+        drop(held);
+    }
+
+    #[test]
+    fn a_refusal_names_the_party_plainly() {
+        let keys = [
+            (Key::Client(address(1)), "connections of client 192.0.2.1"),
+            (Key::Opening(address(1)), "connections of proxies at 192.0.2.1 without a request"),
+            (Key::Proxy("a".to_owned()), "connections of proxy a"),
+            (Key::Destination("a:1".to_owned()), "connections to a:1"),
+        ];
+        for (key, text) in keys {
+            assert_eq!(key.party("connections"), text);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The allow-list of destinations, and the addresses that no wide rule covers.
 
-use crate::destination::{Destination, Host, split_port};
+use crate::destination::{Destination, Host, parse_port, split_port};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -106,11 +106,10 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (host, ports) = split_port(text)?;
-        let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is not a port"));
         let ports = match ports.split_once('-') {
             _ if ports == "*" => 1..=u16::MAX,
-            None => port(ports)?..=port(ports)?,
-            Some((first, last)) => port(first)?..=port(last)?,
+            None => parse_port(ports)?..=parse_port(ports)?,
+            Some((first, last)) => parse_port(first)?..=parse_port(last)?,
         };
         if ports.is_empty() || *ports.start() == 0 {
             return Err(format!("{text:?} matches no port"));
@@ -214,11 +213,11 @@ pub fn is_special(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that a translator (NAT64, 6to4, mapped or compatible form) would connect to.
+/// The IPv4 address that a translator (NAT64, 6to4, SIIT, mapped or compatible form) would connect to.
 fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let last = Ipv4Addr::from_bits(v6.to_bits() as u32);
     match v6.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0, 0, 0, 0, 0, 0xffff, _, _] => Some(last),
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0, 0, 0, 0, 0, 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Some(last),
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 || low > 1 => Some(last),
         [0x2002, high, low, ..] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))),
         _ => None,
@@ -263,7 +262,7 @@ mod tests {
             let destination = at(bad);
             assert!(!list.patterns.iter().any(|pattern| pattern.matches(&destination)), "{bad}");
         }
-        for bad in ["a:1-0", "a:0-9", "10.0.0.0/33:1", "*.10.0.0.1:1", "*:1", "a/8:1"] {
+        for bad in ["a:1-0", "a:0-9", "10.0.0.0/33:1", "*.10.0.0.1:1", "*.1:1", "a:+1", "*:1", "a/8:1"] {
             assert!(bad.parse::<Pattern>().is_err(), "{bad}");
         }
     }
@@ -304,6 +303,7 @@ mod tests {
             "168.63.129.16",
             "0.0.0.0",
             "::ffff:127.0.0.1",
+            "::ffff:0:127.0.0.1",
             "64:ff9b::7f00:1",
             "64:ff9b::a9fe:a9fe",
             "64:ff9b::6464:64c8",

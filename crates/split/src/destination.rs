@@ -30,7 +30,20 @@ impl FromStr for Host {
         if name.len() > NAME_BYTES_MAX || !name.split('.').all(label) {
             return Err(format!("{text:?} is not a host"));
         }
+        if ends_in_number(&name) {
+            return Err(format!("{text:?} is not an address: write four decimal numbers from 0 to 255"));
+        }
         Ok(Self::Name(name))
+    }
+}
+
+/// True for names that resolvers may read as addresses, such as `127.1` and `0x7f.1` (`inet_aton`). In these forms, an
+/// address would pass rules, routes and limits for it. No domain ends in a number (RFC 3696, section 2).
+fn ends_in_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    match last.strip_prefix("0x") {
+        Some(hexadecimal) => hexadecimal.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => last.bytes().all(|byte| byte.is_ascii_digit()),
     }
 }
 
@@ -76,13 +89,18 @@ pub(crate) fn split_port(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
+/// A port in decimal digits. The standard library would also take a sign.
+pub(crate) fn parse_port(text: &str) -> Result<u16, String> {
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| format!("{text:?} is not a port"))
+}
+
 impl FromStr for Destination {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (host, port) = split_port(text)?;
-        let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
-        Self::new(host.parse()?, port)
+        Self::new(host.parse()?, parse_port(port)?)
     }
 }
 
@@ -124,9 +142,22 @@ mod tests {
 
     #[test]
     fn other_text_is_refused() {
-        for text in ["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "::1:80", "[::1:80", "a..b:1", "a\0:1", "*.a:1"] {
+        for text in
+            ["", "a", "a:", ":1", "a:0", "a:65536", "a:+1", "a b:1", "::1:80", "[::1:80", "a..b:1", "a\0:1", "*.a:1"]
+        {
             assert!(text.parse::<Destination>().is_err(), "{text:?}");
         }
         assert!(format!("{}:1", "a".repeat(64)).parse::<Destination>().is_err());
+    }
+
+    #[test]
+    fn addresses_are_refused_in_forms_that_only_resolvers_read() {
+        for text in ["127.1", "2130706433", "0x7f.1", "127.0x1", "0177.0.0.1", "127.0.0.1.", "127.0.0.256", "a.0", "0X"]
+        {
+            assert!(text.parse::<Host>().is_err(), "{text:?}");
+        }
+        for text in ["1.a", "0x7f.example", "a.0xg", "3com.com", "1-1", "x0", "1e5"] {
+            assert_eq!(text.parse(), Ok(Host::Name(text.to_owned())));
+        }
     }
 }

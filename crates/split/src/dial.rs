@@ -1,6 +1,6 @@
 //! Establishes the far side of a flow: dials the destination, or passes the request to the next proxy.
 
-use crate::admission::Key;
+use crate::admission::Place;
 use crate::allow::{AllowList, Pattern};
 use crate::conn::{Conn, set_dialed_options};
 use crate::destination::{Destination, Host};
@@ -17,22 +17,32 @@ use crate::refusal::{Cause, Refusal};
 use crate::upstream::{self, Upstream};
 use rustls_pki_types::ServerName;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
+type LookupPlaces = (Place, Option<Place>);
+
 /// The far side of a flow, and where the connection to the next proxy came from, if it goes through one.
 pub(crate) type Far = (Conn, Option<Source>);
 
-/// Establishes the far side within the dial timeout. `caller` has the destinations of the proxy that requests it, if they
-/// are limited.
+/// The proxy that requests a flow.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    /// As its certificate has it.
+    pub(crate) name: &'a str,
+    /// Its destinations, if they are limited.
+    pub(crate) allow: Option<&'a AllowList>,
+}
+
+/// Establishes the far side within the dial timeout. `caller` is `None` for the flow of a client.
 pub(crate) async fn establish(
     shared: &Arc<Shared>,
     request: &Request,
-    caller: Option<&AllowList>,
+    caller: Option<Caller<'_>>,
 ) -> Result<Far, Refusal> {
     let timeout = shared.config.limits.dial_timeout().min(Duration::from_millis(request.within_ms.into()));
     let deadline = Instant::now() + timeout;
@@ -52,12 +62,15 @@ pub(crate) async fn establish(
 
 /// Dials the destination itself, at the addresses that the allow-list and that of the caller permit, and never at its own
 /// listeners.
-async fn direct(shared: &Shared, request: &Request, caller: Option<&AllowList>) -> Result<Conn, Refusal> {
+async fn direct(shared: &Shared, request: &Request, caller: Option<Caller<'_>>) -> Result<Conn, Refusal> {
     let destination = &request.destination;
-    let addresses = resolve(shared, destination, Some(request.client.ip())).await?;
+    let name = caller.map(|caller| caller.name);
+    let looking_up = || shared.admission.look_up(request.client.ip(), name, Instant::now()).map(Some);
+    let addresses = resolve(shared, destination, looking_up).await?;
+    let limited = caller.and_then(|caller| caller.allow);
     let allowed = |address: &&SocketAddr| {
         shared.config.allow.allows_address(destination, address.ip())
-            && caller.is_none_or(|allow| allow.allows_address(destination, address.ip()))
+            && limited.is_none_or(|allow| allow.allows_address(destination, address.ip()))
             && !leads_here(&shared.addresses, **address)
     };
     let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
@@ -86,20 +99,20 @@ async fn introduce(
     Ok(Conn::Plain(tcp))
 }
 
-/// The addresses of a destination, looked up for a client, or for this proxy itself.
+/// The addresses of a destination. `looking_up` gives the places of the client and proxy for which its name is looked up;
+/// this proxy itself needs none.
 async fn resolve(
     shared: &Shared,
     destination: &Destination,
-    client: Option<IpAddr>,
+    looking_up: impl FnOnce() -> Result<Option<LookupPlaces>, Refusal>,
 ) -> Result<Vec<SocketAddr>, Refusal> {
     match &destination.host {
         Host::Address(address) => Ok(vec![SocketAddr::new(*address, destination.port)]),
         Host::Name(name) => {
             let target = (name.clone(), destination.port);
-            let enter = |client: IpAddr| shared.admission.enter(Key::Lookup(client.to_canonical()), Instant::now());
-            let of_client = client.map(enter).transpose()?;
+            let places = looking_up()?;
             let found = look_up(&shared.lookups, move || {
-                let _of_client = of_client;
+                let _places = places;
                 Ok(target.to_socket_addrs()?.collect())
             })
             .await;
@@ -118,7 +131,7 @@ async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> 
 async fn connect_proxy(shared: &Shared, name: &str, address: &Destination) -> Result<TcpStream, Refusal> {
     let mut tcp = Err(Refusal::new(Cause::NameNotFound, name));
     let started = Instant::now();
-    for address in resolve(shared, address, None).await?.into_iter().take(ADDRESSES_MAX) {
+    for address in resolve(shared, address, || Ok(None)).await?.into_iter().take(ADDRESSES_MAX) {
         tcp = connect(shared, address)
             .await
             .map_err(|error| Refusal::new(cause_of_hop(&error), format!("{name}: {error}")));

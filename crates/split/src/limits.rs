@@ -47,6 +47,8 @@ pub const TOKENS_MAX: usize = 4096;
 pub const LOOKUPS_MAX: usize = 256;
 /// Most of them for one client address.
 pub const LOOKUPS_PER_CLIENT_MAX: usize = LOOKUPS_MAX / 2;
+/// Most of them for one caller proxy, whichever clients it names: more than for a client, because it has many.
+pub const LOOKUPS_PER_PROXY_MAX: usize = LOOKUPS_MAX / 4 * 3;
 /// Most bytes of a file of tokens; a larger one is refused.
 pub const TOKENS_BYTES_MAX: u64 = 1 << 20;
 /// Most addresses of a name that are dialed, in the resolver's order.

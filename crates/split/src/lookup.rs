@@ -13,7 +13,7 @@ pub(crate) async fn look_up(
     places: &Arc<Semaphore>,
     lookup: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> Result<Vec<SocketAddr>, Refusal> {
-    let full = |_| Refusal::new(Cause::Limit, "name lookups under way");
+    let full = |_| Refusal::new(Cause::Limit, "too many name lookups at once");
     let place = places.clone().try_acquire_owned().map_err(full)?;
     let looked_up = spawn_blocking(move || {
         let _place = place;

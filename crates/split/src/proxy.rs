@@ -4,7 +4,7 @@ use crate::admission::{Admission, Key, Place};
 use crate::allow::AllowList;
 use crate::config::{Config, Listener, Way};
 use crate::conn::{Conn, reset_when_dropped, set_accepted_options};
-use crate::dial;
+use crate::dial::{self, Caller};
 use crate::entrance::{Door, Entrance, entrances};
 use crate::files::within_files;
 use crate::handle::Handle;
@@ -316,18 +316,19 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
     let destination = request.destination.to_string();
     let established = Box::pin(async {
         let enter = |key| shared.admission.enter(key, requested);
-        let caller = opened.proxy.as_ref().map_or(Ok(None), |name| listener.caller(name));
-        let by_proxy = opened.proxy.map(|name| enter(Key::Proxy(name))).transpose()?;
+        let proxy = opened.proxy.as_deref();
+        let allow = proxy.map_or(Ok(None), |name| listener.caller(name));
+        let by_proxy = proxy.map(|name| enter(Key::Proxy(name.to_owned()))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(enter).transpose()?;
-        let caller = caller?;
-        if !caller.is_none_or(|allow| may_ask(allow, &request))
+        let allow = allow?;
+        if !allow.is_none_or(|allow| may_ask(allow, &request))
             || !shared.config.allow.allows_request(&request.destination)
         {
             return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
         let to = enter(Key::Destination(destination.clone()))?;
-        let far = dial::establish(shared, &request, caller).await;
+        let far = dial::establish(shared, &request, proxy.map(|name| Caller { name, allow })).await;
         let far = far.inspect_err(|refusal| {
             // A destination that refuses a connection was reached.
             if refusal.cause != Cause::Refused {

@@ -6,11 +6,16 @@
 mod seeds;
 #[path = "../../../fuzz/entries/split_headers.rs"]
 mod split_headers;
+#[path = "../../../fuzz/entries/split_hosts.rs"]
+mod split_hosts;
 #[path = "../../../fuzz/entries/split_ways.rs"]
 mod split_ways;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::net::Ipv4Addr;
+use tradewind_split::allow::AllowList;
+use tradewind_split::destination::Destination;
 use tradewind_split::header::{Request, VERSION, read_answer, write_answer};
 use tradewind_split::{Cause, proxy_protocol};
 
@@ -69,7 +74,55 @@ fn ways() {
         [&[4][..], &proxy_protocol::encode(client.parse().unwrap(), entry.parse().unwrap())].concat()
     };
     let (v4, v6) = (proxied("10.0.0.1:4", "10.0.0.2:5"), proxied("[2001:db8::1]:4", "10.0.0.2:5"));
-    drive("split_ways", &[socks5, plain, connect, hello, v4, v6], split_ways::run);
+    let reached = b"\x05\x05\x00\x05\x00\x00\x03\x01a\x01\xbb".to_vec();
+    let established = b"\x06HTTP/1.1 200 Connection established\r\nVia: a\r\n\r\n".to_vec();
+    drive("split_ways", &[socks5, plain, connect, hello, v4, v6, reached, established], split_ways::run);
+}
+
+#[test]
+fn hosts() {
+    let texts = ["a.example:443", "127.0.0.1:80", "[::ffff:127.0.0.1]:1", "[64:ff9b::7f00:1]:65535", "127.1.:080"];
+    drive("split_hosts", &texts.map(|text| text.as_bytes().to_vec()), split_hosts::run);
+}
+
+/// All texts that some resolver, library or translator takes for the address.
+fn disguises(address: Ipv4Addr) -> Vec<String> {
+    let ([a, b, c, d], whole) = (address.octets(), address.to_bits());
+    let (high, low) = (whole >> 16, whole & 0xffff);
+    let mut found = vec![
+        format!("{whole}"),
+        format!("{whole:#x}"),
+        format!("{whole:#X}"),
+        format!("0{whole:o}"),
+        format!("{a}.{}", whole & 0xff_ffff),
+        format!("{a}.{b}.{low}"),
+        format!("{a:#x}.{b:#x}.{c:#x}.{d:#x}"),
+        format!("0{a:o}.0{b:o}.0{c:o}.0{d:o}"),
+        format!("{a:03}.{b:03}.{c:03}.{d:03}"),
+        format!("{a}.{b}.{c}.{d}."),
+    ];
+    for prefix in ["::ffff:", "::", "::ffff:0:", "64:ff9b::", "64:ff9b:1::"] {
+        found.push(format!("[{prefix}{address}]"));
+        found.push(format!("[{prefix}{high:x}:{low:x}]"));
+    }
+    found.push(format!("[2002:{high:x}:{low:x}::1]"));
+    found
+}
+
+#[test]
+fn no_disguise_of_a_special_address_passes_wide_rules() {
+    let wide = ["0.0.0.0/0:*", "[::/0]:*", "*.example:80"].map(|rule| rule.parse().unwrap());
+    let wide = AllowList::new(wide.into());
+    let mut rng = StdRng::seed_from_u64(2);
+    for round in 0..INPUTS {
+        let network = [[127, 0], [169, 254]][usize::from(round % 2 == 0)];
+        let address = Ipv4Addr::new(network[0], network[1], rng.random(), rng.random());
+        for text in disguises(address) {
+            // A text that is refused leads nowhere.
+            let Ok(destination) = format!("{text}:80").parse::<Destination>() else { continue };
+            assert!(!wide.allows_request(&destination), "{text} is allowed as {destination}");
+        }
+    }
 }
 
 /// Runs an entry with good input, and with mutations of it.

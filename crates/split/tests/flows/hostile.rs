@@ -124,3 +124,132 @@ async fn a_scan_of_ports_learns_nothing_and_is_slowed_down() {
     let nobody = tokio::time::timeout(Duration::from_millis(20), listener.accept()).await;
     assert!(nobody.is_err(), "the proxy dialed a destination that is not allowed");
 }
+
+/// What the proxy answers until it closes or resets the connection.
+async fn answer_to(proxy: &Running, sent: &[u8]) -> Vec<u8> {
+    let mut client = TcpStream::connect(proxy.address).await.unwrap();
+    // The proxy may have refused the start already.
+    let _ = in_time(client.write_all(sent)).await;
+    let mut answer = Vec::new();
+    let _ = in_time(client.read_to_end(&mut answer)).await;
+    answer
+}
+
+#[tokio::test]
+async fn requests_that_are_not_exactly_connect_are_refused() {
+    let proxy = proxy("connect", &json!(["127.0.0.1:9"]), &json!({"request_timeout_ms": 500}));
+    let huge = format!("CONNECT 127.0.0.1:9 HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(9_000));
+    let many = format!("CONNECT 127.0.0.1:9 HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
+    let texts = [
+        "GET http://127.0.0.1:9/ HTTP/1.1\r\n\r\n",
+        "CONNECT http://127.0.0.1:9/ HTTP/1.1\r\n\r\n",
+        "CONNECT user@127.0.0.1:9 HTTP/1.1\r\n\r\n",
+        "connect 127.0.0.1:9 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:9\r\n\r\n",
+        "CONNECT 127.0.0.1:9 HTTP/2.0\r\n\r\n",
+        "CONNECT 127.0.0.1 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:0 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:65545 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:-9 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:+9 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.1:9 HTTP/1.1\r\n\r\n",
+        "CONNECT 2130706433:9 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1.:9 HTTP/1.1\r\n\r\n",
+        "CONNECT [::1%lo]:9 HTTP/1.1\r\n\r\n",
+        "CONNECT 127.0.0.1:9 HTTP/1.1\r\n folded: x\r\n\r\n",
+        "\x16\x03\x01\x00\x05hello\r\n\r\n",
+        &huge,
+        &many,
+    ];
+    for text in texts {
+        let answer = answer_to(&proxy, text.as_bytes()).await;
+        assert!(answer.starts_with(b"HTTP/1.1 400 "), "{text:.60}: {}", String::from_utf8_lossy(&answer));
+    }
+    let refused = proxy.until(|status| status.open == 0).await.refused;
+    assert_eq!(refused, [(Cause::Malformed, texts.len() as u64)].into());
+}
+
+#[tokio::test]
+async fn socks5_requests_that_end_early_or_are_garbage_are_refused() {
+    let proxy = proxy("socks5", &json!(["127.0.0.1:9"]), &json!({"request_timeout_ms": 500}));
+    let to = |host: &[u8]| [b"\x05\x01\x00\x05\x01\x00\x03", &[host.len() as u8][..], host, b"\x00\x09"].concat();
+    let cases = [
+        (b"\x04\x01\x00\x09\x7f\x00\x00\x01\x00".to_vec(), &b""[..]),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), b""),
+        (b"\x05\x00".to_vec(), b"\x05\xff"),
+        (b"\x05\x01\x02".to_vec(), b"\x05\xff"),
+        (b"\x05\x01\x00\x04\x01\x00\x01\x7f\x00\x00\x01\x00\x09".to_vec(), b"\x05\x00\x05\x01"),
+        (b"\x05\x01\x00\x05\x01\x00\x05".to_vec(), b"\x05\x00\x05\x08"),
+        (b"\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x09".to_vec(), b"\x05\x00\x05\x07"),
+        (b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x00".to_vec(), b"\x05\x00\x05\x01"),
+        (to(b""), b"\x05\x00\x05\x01"),
+        (to(&[b'a'; 255]), b"\x05\x00\x05\x01"),
+        (to(b"localhost\0.example"), b"\x05\x00\x05\x01"),
+        (to(b"\xff\xfe"), b"\x05\x00\x05\x01"),
+        (to(b"127.1"), b"\x05\x00\x05\x01"),
+        (to(b"017700000001"), b"\x05\x00\x05\x01"),
+    ];
+    for (sent, start) in cases {
+        let answer = answer_to(&proxy, &sent).await;
+        assert!(answer.starts_with(start) && answer.is_empty() == start.is_empty(), "{sent:?}: {answer:?}");
+    }
+    // Cut off anywhere, it waits for the rest no longer than the request timeout.
+    for sent in [&b"\x05"[..], b"\x05\xff\x00", b"\x05\x01\x00\x05", b"\x05\x01\x00\x05\x01\x00\x03\xffabc"] {
+        answer_to(&proxy, sent).await;
+    }
+    let status = proxy.until(|status| status.open == 0).await;
+    let refused = |cause| status.refused.get(&cause).copied().unwrap_or_default();
+    assert_eq!((refused(Cause::TimedOut), refused(Cause::Unauthenticated), refused(Cause::Malformed)), (4, 2, 12));
+}
+
+#[tokio::test]
+async fn proxy_headers_of_another_kind_or_length_reach_no_destination() {
+    const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let forward = json!({"listen": "127.0.0.1:0", "way": "forward", "destination": to, "proxy_protocol": true});
+    let limits = json!({"request_timeout_ms": 500});
+    let proxy = Running::start(json!({"listeners": [forward], "allow": [to], "limits": limits}), None);
+    let header = |head: [u8; 2], announced: u16, sent: usize| {
+        [SIGNATURE, &head, &announced.to_be_bytes(), &vec![1; sent]].concat()
+    };
+    let cases = [
+        b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n".to_vec(),
+        b"PROXY UNKNOWN\r\n".to_vec(),
+        header([0x11, 0x11], 12, 12),
+        header([0x22, 0x11], 12, 12),
+        header([0x21, 0x12], 12, 12),
+        header([0x21, 0x31], 216, 216),
+        header([0x21, 0x11], 11, 11),
+        header([0x21, 0x21], 35, 35),
+        header([0x21, 0x11], u16::MAX, 65_535),
+        header([0x21, 0x11], 4097, 12),
+        header([0x21, 0x11], 12, 11),
+        SIGNATURE.to_vec(),
+        SIGNATURE[..11].to_vec(),
+    ];
+    for sent in &cases {
+        assert_eq!(answer_to(&proxy, sent).await, b"", "{sent:.40?}");
+    }
+    let status = proxy.until(|status| status.open == 0).await;
+    assert_eq!(status.refused, [(Cause::Malformed, 9), (Cause::TimedOut, 4)].into());
+    assert!(tokio::time::timeout(Duration::from_millis(20), listener.accept()).await.is_err());
+}
+
+#[tokio::test]
+async fn tls_starts_that_are_garbage_or_too_large_are_refused() {
+    let proxy = proxy("sni", &json!(["a.example:443"]), &json!({"request_timeout_ms": 500}));
+    let hello = split_ways::hello("a.example");
+    let mut nameless = hello.clone();
+    let name = nameless.windows(9).position(|window| window == b"a.example").unwrap();
+    nameless[name..name + 9].copy_from_slice(b"127.0.0.1");
+    let endless = b"\x16\x03\x01\x00\x01\x01".repeat(3_000);
+    let announced = [&b"\x16\x03\x01\x40\x00\x01\x00\xff\xff"[..], &[0; 20_000]].concat();
+    for sent in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16\x03\x01\xff\xff", &nameless, &endless, &announced, &[0x16; 64]]
+    {
+        assert_eq!(answer_to(&proxy, sent).await, b"", "{sent:.20?}");
+    }
+    assert_eq!(answer_to(&proxy, &hello[..hello.len() - 1]).await, b"");
+    let status = proxy.until(|status| status.open == 0).await;
+    assert_eq!(status.refused, [(Cause::Malformed, 6), (Cause::TimedOut, 1)].into());
+}
