@@ -18,6 +18,8 @@ from testbed.kubelab.install import lab_not_built
 from tests.fleet.accelerations import FLOWS, Sink, send, up
 from tests.fleet.kube_world import Stage, stage_of
 from tests.fleet.worlds import wait_until
+from tradewind.fleet.kubernetes.policy import ROLE, policy
+from tradewind.model.kubernetes import KubeCluster, kubernetes_from_document
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("tomllib")
@@ -30,6 +32,9 @@ OF_CLUSTER = (
 )
 #: Sends standard input to a host and port.
 SEND = "import socket, sys; socket.create_connection(tuple(sys.argv[1:]), 10).sendall(sys.stdin.buffer.read())"
+
+#: A Service that is not Tradewind's.
+THEIRS = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "backup"}, "spec": {"ports": [{"port": 443}]}}
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def test_flows_go_through_a_pod_of_each_cluster(clusters: Command, lab: Lab) -> 
         sink.close()
 
 
-@pytest.mark.parametrize("network", ["service", "out"])
+@pytest.mark.parametrize("network", ["service", "out", "host"])
 def test_flows_of_a_cluster_enter_at_its_service(clusters: Command, stage: Stage, lab: Lab, network: str) -> None:
     before, relay, after = clusters.configuration.read_text().rpartition('network = "service"')
     clusters.configuration.write_text(before + relay.replace("service", network) + after)
@@ -116,9 +121,69 @@ def test_flows_of_a_cluster_enter_at_its_service(clusters: Command, stage: Stage
         sink.close()
 
 
+def role_of(cluster: KubeCluster, services: list[str]) -> str:
+    """Return the manifests of the printed permissions, with these for Services too."""
+    printed = policy(cluster)
+    line = '{"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}'
+    more = json.dumps({"apiGroups": [""], "resources": ["services"], "verbs": services})
+    assert printed.count(line) == 1 and "services" not in printed
+    return printed.replace(line, f"{line}\n- {more}") if services else printed
+
+
+def as_service_account(stage: Stage) -> Path:
+    """Return the kubeconfig of the service accounts of the printed permissions."""
+    config = json.loads(stage.lab.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": stage.kubectl("create", "token", ROLE, region=user["name"]).strip()}
+    path = stage.folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def refused_up(clusters: Command, stage: Stage) -> str:
+    """Return why `up` is refused. It leaves nothing in the cluster of the entrance."""
+    refused = clusters.run("accelerate", "up", "--flows", clusters.home / "flows.toml", "--detach", "-y")
+    assert refused.code != 0
+    wait_until(lambda: stage.objects("r3") == [])
+    return refused.stderr
+
+
+def test_an_entrance_on_the_network_of_its_node_needs_the_printed_role_and_services(
+    clusters: Command, stage: Stage, lab: Lab
+) -> None:
+    document = stage.document()
+    document["clusters"][2]["network"] = "host"
+    first, second, relay = kubernetes_from_document(document).clusters
+    for cluster in (first, second):
+        lab.apply(cluster.context, policy(cluster))
+    lab.apply(relay.context, role_of(relay, []))
+    text = clusters.configuration.read_text().replace(str(lab.kubeconfig), str(as_service_account(stage)))
+    before, network, after = text.rpartition('network = "service"')
+    clusters.configuration.write_text(before + network.replace("service", "host") + after)
+    sink = Sink(lab.address)
+    try:
+        flows = OF_CLUSTER % sink.address
+        (clusters.home / "flows.toml").write_text(flows)
+        assert f"create services in namespace {stage.namespace}" in refused_up(clusters, stage)
+        # A Service of that name is there: only a list says whose it is.
+        stage.kubectl("apply", "-f", "-", given=json.dumps(THEIRS), region="r3")
+        lab.apply(relay.context, role_of(relay, ["create"]))
+        assert f"list services in namespace {stage.namespace}" in refused_up(clusters, stage)
+        stage.kubectl("delete", "service", "backup", region="r3")
+        lab.apply(relay.context, role_of(relay, ["create", "list"]))
+        up(clusters, flows, "-y")
+        address = stage.kubectl("get", "service", "backup", "-o", "jsonpath={.spec.clusterIP}", region="r3")
+        pod, *others = json.loads(stage.kubectl("get", "pods", "-o", "json", region="r3"))["items"]
+        assert pod["spec"]["hostNetwork"] is True and not others
+        words = [*lab.in_network_of("r3"), sys.executable, "-c", SEND, address, "443"]
+        wait_until(lambda: subprocess.run(words, input=BODY, check=False, timeout=30).returncode == 0)
+        wait_until(lambda: sink.received == BODY)
+    finally:
+        sink.close()
+
+
 def test_a_service_of_somebody_else_is_left_alone(clusters: Command, stage: Stage, lab: Lab) -> None:
-    theirs = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "backup"}, "spec": {"ports": [{"port": 443}]}}
-    stage.kubectl("apply", "-f", "-", given=json.dumps(theirs), region="r3")
+    stage.kubectl("apply", "-f", "-", given=json.dumps(THEIRS), region="r3")
     (clusters.home / "flows.toml").write_text(OF_CLUSTER % f"{lab.address}:9")
     refused = clusters.run("accelerate", "up", "--flows", clusters.home / "flows.toml", "--detach", "-y")
     assert refused.code != 0
