@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from tradewind.cli import VERBS as OUR_VERBS
 from tradewind.cli.arguments import build_parser
 from tradewind.cli.main import main
 from tradewind.cli.other_tools import NEEDLESS, OPTIONS, VERBS, option_hint
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "coming-from.md").read_text(encoding="utf-8")
 
 
 def options_of(verb: str) -> set[str]:
@@ -26,9 +30,23 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
     assert not set(VERBS) & set(OUR_VERBS)
 
 
+def test_each_option_of_the_guide_is_ours_or_has_a_hint() -> None:
+    """Otherwise the error would guess at an option that is merely spelled alike."""
+    options = GUIDE.partition("## Options")[2].partition("## Deliberate")[0]
+    rows = (line.split(" | ")[0] for line in options.splitlines() if line.startswith("| `"))
+    named = {option for row in rows for option in re.findall(r"--[a-z0-9][a-z0-9-]+", row)}
+    ours = set().union(*(options_of(verb) for verb in ("cp", "sync", "rm")))
+    assert len(named) > 100
+    assert [option for option in sorted(named - ours) if option_hint(option, ours) is None] == []
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        ("cat --version-id x s3://b/k", "leave it out: only the latest version of an object is read"),
+        ("sync a b --worker host", "write --via fleet"),
+        ("cp a b --content-encoding gzip", "only the attributes of --content-type, --cache-control and --metadata"),
+        ("website s3://b", "the settings of a bucket are not changed: use a tool of its cloud"),
         ("s3 ls", "leave out s3: `tradewind ls s3://BUCKET`"),
         ("copyto a b", "write `tradewind cp`"),
         ("delete s3://b/x", "write `tradewind rm`"),

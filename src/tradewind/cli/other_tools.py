@@ -45,6 +45,9 @@ OPTIONS = {
     **dict.fromkeys(("--human-readable",), "--human"),
     **dict.fromkeys(("--perms", "-p"), "--preserve mode,owner,time"),
     **dict.fromkeys(("--expires-in", "--duration"), "--expires TIME"),
+    **dict.fromkeys(("--source-region",), "--src-region NAME"),
+    **dict.fromkeys(("--worker",), "--via fleet"),
+    **dict.fromkeys(("--s2s-preserve-blob-tags", "--copy-props"), "--tags keep"),
 }
 
 _PROGRESS = "progress is shown on a terminal only; -q prints only errors"
@@ -56,6 +59,23 @@ _KEY_OPTIONS = (
 )
 _ACCESS = "access lists are not set or copied: use the policy of the bucket"
 _UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
+_ATTRIBUTES = "only the attributes of --content-type, --cache-control and --metadata can be set; others are kept"
+_VERSIONS = "leave it out: only the latest version of an object is read; `tradewind rm --versions` deletes all"
+_NO_OPTION = "Tradewind has no such option; docs/guides/coming-from.md translates those of other tools"
+_ABSENT_OPTIONS = (
+    *(
+        "--backup-dir",
+        "--suffix",
+        "--compare-dest",
+        "--copy-dest",
+        "--track-renames",
+        "--delete-excluded",
+        "--immutable",
+    ),
+    *("--ignore-case-sync", "--fix-case", "--ignore-errors", "--ignore-size", "--max-duration", "--links"),
+    *("--name-transform", "--exit-on-error", "--blob-type", "--existing", "--limit", "--start", "--end"),
+    "--encrypt-rsa-key",
+)
 #: Options that need none of ours, or that have no counterpart.
 NEEDLESS = {
     **dict.fromkeys(("--no-progress", "--progress", "--only-show-errors", "--stats"), _PROGRESS),
@@ -71,13 +91,30 @@ NEEDLESS = {
         ("--no-verify-ssl", "--no-check-certificate"), "name the CA of the server with a --ca-bundle option"
     ),
     **dict.fromkeys(("--update", "-u"), _UPDATE),
-    **dict.fromkeys(("--ignore-times",), "leave it out: `tradewind cp -r` copies everything"),
+    **dict.fromkeys(
+        ("--ignore-times", "--force-update"), "leave it out: `tradewind cp -r` copies everything, also what is there"
+    ),
+    **dict.fromkeys(
+        ("--if-size-differ", "--if-source-newer", "-s"), "`tradewind sync` copies only objects that differ"
+    ),
+    "--overwrite": "`tradewind sync` copies only what differs; --ignore-existing replaces nothing",
+    **dict.fromkeys(("--version-id", "--source-version-id"), _VERSIONS),
+    **dict.fromkeys(("--content-encoding", "--content-disposition", "--content-language", "--expires"), _ATTRIBUTES),
+    **dict.fromkeys(("--website-redirect", "--no-guess-mime-type"), _ATTRIBUTES),
+    **dict.fromkeys(_ABSENT_OPTIONS, _NO_OPTION),
     **dict.fromkeys(
         ("-a", "--archive"), "-r copies a tree; --preserve mode,owner,time keeps these attributes of files"
     ),
     **dict.fromkeys(
-        ("-m", "--from-to", "--expected-size", "--page-size", "--put-md5"), "leave it out: it is not needed"
+        ("-m", "--from-to", "--expected-size", "--page-size", "--put-md5", "--check-md5", "--raw", "--dirs"),
+        "leave it out: it is not needed",
     ),
+    **dict.fromkeys(
+        ("--create-empty-src-dirs", "--fast-list", "--no-traverse"),
+        "leave it out: it is not needed",
+    ),
+    "--max-depth": "use a pattern: 'DIR/*' has what is in one directory",
+    **dict.fromkeys(("--check-all", "--check-new"), "copies are always verified; `tradewind check` compares two trees"),
     **dict.fromkeys(("--delete-src",), "use `tradewind mv -r`"),
     **dict.fromkeys(("--log-level", "--debug"), "leave it out: `tradewind jobs show` has the details of a job"),
 }
@@ -104,6 +141,10 @@ VERBS = {
 #: Commands that have no counterpart.
 ABSENT_VERBS = {
     "run": "to run a file of commands, use a shell; `tradewind accelerate run` runs a program through proxies",
+    **dict.fromkeys(
+        ("website", "bucket-version", "versioning", "lifecycle", "cors"),
+        "the settings of a bucket are not changed: use a tool of its cloud",
+    ),
     **dict.fromkeys(
         ("bench", "objbench", "perf"), "`tradewind demo` races two paths; docs/benchmarks.md says how to measure"
     ),
