@@ -7,6 +7,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.variants import mark_repetitions
 from tradewind.errors import name_options
 
 LONG_BEGUN_SHARE = 0.75
@@ -28,12 +29,14 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start tests of skies early. They wait for links and take longest; the longest of them are in the last files.
 
     The demo of clouds is first. It has a Kubernetes cluster of its own, and waits for those of other tests, which end
     with the run.
     """
+    mark_repetitions(items)
     first = [item for item in items if item.path.name == "test_cloud_demo.py"]
     later = [item for item in items if item not in set(first)]
     long = [item for item in later if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
