@@ -13,7 +13,7 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
 UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
 # Tests mostly wait for timers, links and processes, so several can share one processor.
-WORKERS ?= 4
+WORKERS ?= 5
 
 .PHONY: help setup programs console console-if-npm demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
@@ -67,7 +67,7 @@ test: setup ## Run all tests that are not slow; tests that measure run last
 	$(BIN)/python -m pytest -m "not slow and host"
 
 python-tests:
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist load --maxschedchunk 1
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # Run at a lower priority than the Python tests, because those have time limits.
 rust-tests:
