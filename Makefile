@@ -14,6 +14,8 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 5
+# The files with tests of a marker. To collect the others, each worker would need several seconds.
+marked = $(shell grep --recursive --files-with-matches --include='*.py' 'mark\.$(1)\b' tests)
 
 .PHONY: help setup programs console console-if-npm demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
@@ -63,8 +65,8 @@ demo-cloud: setup ## Rent machines of emulated clouds (root), kill one during a 
 
 test: setup ## Run all tests that are not slow; tests that measure run last
 	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests
-	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1
-	$(BIN)/python -m pytest -m "not slow and host"
+	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1 $(call marked,alone)
+	$(BIN)/python -m pytest -m "not slow and host" $(call marked,host)
 
 python-tests:
 	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
