@@ -83,7 +83,7 @@ clusters: setup ## Build the Kubernetes clusters of the slow tests (root; once, 
 	@$(BIN)/python -m testbed.kubelab install
 
 test-all: setup ## Run all tests, also slow ones, 10,000 simulations, and each fuzz target for a minute
-	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored
+	SIMULATION_SEEDS=10000 TRADEWIND_SIMULATION_RUNS=10000 $(RUST_TESTS) -- --include-ignored
 	@# Building takes longer than a test may. Without the clusters their tests are skipped with the reason.
 	-@$(BIN)/python -m testbed.kubelab install
 	-@$(BIN)/python -m testbed.servers install --all
