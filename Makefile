@@ -13,7 +13,7 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
 UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
 # Tests mostly wait for timers, links and processes, so several can share one processor.
-WORKERS ?= 5
+WORKERS ?= 6
 # The files with tests of a marker. To collect the others, each worker would need several seconds.
 marked = $(shell grep --recursive --files-with-matches --include='*.py' 'mark\.$(1)\b' tests)
 
