@@ -13,7 +13,9 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
 UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
 # Tests mostly wait for timers, links and processes, so several can share one processor.
-WORKERS ?= 4
+WORKERS ?= 6
+# The files with tests of a marker. To collect the others, each worker would need several seconds.
+marked = $(shell grep --recursive --files-with-matches --include='*.py' 'mark\.$(1)\b' tests)
 
 .PHONY: help setup programs console console-if-npm demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
@@ -63,11 +65,11 @@ demo-cloud: setup ## Rent machines of emulated clouds (root), kill one during a 
 
 test: setup ## Run all tests that are not slow; tests that measure run last
 	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests
-	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1
-	$(BIN)/python -m pytest -m "not slow and host"
+	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1 $(call marked,alone)
+	$(BIN)/python -m pytest -m "not slow and host" $(call marked,host)
 
 python-tests:
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist load --maxschedchunk 1
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # Run at a lower priority than the Python tests, because those have time limits.
 rust-tests:
@@ -81,7 +83,7 @@ clusters: setup ## Build the Kubernetes clusters of the slow tests (root; once, 
 	@$(BIN)/python -m testbed.kubelab install
 
 test-all: setup ## Run all tests, also slow ones, 10,000 simulations, and each fuzz target for a minute
-	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored
+	SIMULATION_SEEDS=10000 TRADEWIND_SIMULATION_RUNS=10000 $(RUST_TESTS) -- --include-ignored
 	@# Building takes longer than a test may. Without the clusters their tests are skipped with the reason.
 	-@$(BIN)/python -m testbed.kubelab install
 	-@$(BIN)/python -m testbed.servers install --all

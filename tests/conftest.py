@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.grouping import group_by_shared_fixtures
+from tests.variants import mark_repetitions
 from tradewind.errors import name_options
 
 LONG_BEGUN_SHARE = 0.75
@@ -28,20 +31,31 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start tests of skies early. They wait for links and take longest; the longest of them are in the last files.
+    """Start long tests early.
 
     The demo of clouds is first. It has a Kubernetes cluster of its own, and waits for those of other tests, which end
-    with the run.
+    with the run. Groups follow, because a group runs in one worker. Tests of skies wait for links and take longest;
+    the longest of them are in the last files.
     """
-    first = [item for item in items if item.path.name == "test_cloud_demo.py"]
-    later = [item for item in items if item not in set(first)]
-    long = [item for item in later if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
-    others = [item for item in later if item not in set(long)]
+    mark_repetitions(items)
+    group_by_shared_fixtures(items)
+    demo = [item for item in items if item.path.name == "test_cloud_demo.py"]
+    first = dict.fromkeys([*demo, *(item for item in items if item.get_closest_marker("xdist_group"))])
+    later = [item for item in items if item not in first]
+    long = dict.fromkeys(item for item in reversed(later) if is_long(item))
+    others = [item for item in later if item not in long]
     apart = max(1, int(len(others) * LONG_BEGUN_SHARE) // max(1, len(long)))
-    ordered = first
+    waiting = iter(long)
+    ordered = list(first)
     for index, item in enumerate(others):
-        if index % apart == 0 and index // apart < len(long):
-            ordered.append(long[index // apart])
+        if index % apart == 0:
+            ordered += itertools.islice(waiting, 1)
         ordered.append(item)
-    items[:] = [*ordered, *(item for item in long if item not in set(ordered))]
+    items[:] = [*ordered, *waiting]
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Return whether a test is of a kind of which some take very long."""
+    return item.path.parent.name == "sky" or item.path.name == "test_docs.py"

@@ -109,6 +109,12 @@ def moves_bytes(request: Request) -> bool:
     return during("get")(request) or during("put")(request)
 
 
+def one_kind(quick: Kind) -> pytest.MarkDecorator:
+    """Run a test with each kind of store; those other than `quick` are slow."""
+    kinds = [pytest.param(kind, marks=[] if kind == quick else pytest.mark.slow) for kind in KINDS]
+    return pytest.mark.parametrize("store", kinds, indirect=True)
+
+
 @pytest.mark.parametrize("fault", ["busy", "broken", "silent"])
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_a_store_that_returns_only_errors_ends_the_job(
@@ -144,6 +150,7 @@ def test_a_store_that_returns_only_errors_ends_the_job(
         assert place.contents() == contents
 
 
+@one_kind("azure")
 def test_a_destination_that_returns_only_errors_does_not_delay_the_other(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:
@@ -180,6 +187,7 @@ def copied_through_a_sink(command: Command, place: OddPlace, folder: Path, objec
     return command.run(*words, "--stall", f"{stall_s}s", timeout_s=SOON_S)
 
 
+@one_kind("s3")
 def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:

@@ -216,7 +216,7 @@ def test_mistakes_and_missing_things_have_the_codes_of_the_table(command: Comman
         cwd=here,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     ended = [json.loads(line) for line in ran.stdout.splitlines()]

@@ -40,6 +40,7 @@ def test_splitting_gains_and_forwarding_does_not(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_all_flows_of_a_placement_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = run(["fig15"], tmp_path, monkeypatch)
     assert len(row["measured_s"]) == len(row["predicted_s"]) == 6 and min(row["measured_s"]) > 0
@@ -48,6 +49,7 @@ def test_all_flows_of_a_placement_arrive(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_short_flows_are_measured_with_and_without_ready_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,9 @@ def between(a: str, b: str, rtt_ms: float, rate: str, **rest: object) -> dict[st
     return {"between": [f"site:{a}", f"site:{b}"], "rtt_ms": rtt_ms, "rate": rate, **rest}
 
 
-@pytest.mark.parametrize("rtt_ms", [1, 20, 90, 250])
+@pytest.mark.parametrize(
+    "rtt_ms", [1, pytest.param(20, marks=pytest.mark.slow), 90, pytest.param(250, marks=pytest.mark.slow)]
+)
 def test_round_trips(make_sky: Make, rtt_ms: float) -> None:
     sky = make_sky(REGIONS, [between("a", "b", rtt_ms, "100Mbit/s")])
     with sink(sky, "b-1") as address:

@@ -40,6 +40,7 @@ def test_compressed_egress_is_metered_as_predicted(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_every_object_size_arrives_and_has_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = run("sizes", tmp_path, monkeypatch)
     assert [(row["object"], row["objects"]) for row in rows] == [("10 KB", 2000), ("1 MB", 20)]

@@ -150,7 +150,7 @@ def test_a_request_that_cannot_be_planned_is_refused(engine: tradewind.Engine, t
         engine.propose(tradewind.Request(tmp_path, tmp_path / "copy", away, sky=sky))
 
 
-@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine, tmp_path: Path, resumed: bool) -> None:
     with engine:
         # What is in flight at a pause still arrives, so there must be more.

@@ -49,7 +49,13 @@ def arrived_bytes(sky: Sky) -> float:
     return sum(path.wire_bytes for path in sky.stats().paths if path.dst in inside) * GOODPUT_PER_WIRE
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: str(number.name))
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_job_resumes_on_new_machines(
     command: Command, sky: Sky, tmp_path: Path, source: Path, number: signal.Signals
 ) -> None:

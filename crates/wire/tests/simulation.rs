@@ -29,7 +29,7 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::{Summary, World};
 
-const RUNS: u64 = 2_000;
+const RUNS: u64 = 1_000;
 /// Number of threads that share the runs.
 const THREADS: usize = 2;
 
