@@ -16,6 +16,8 @@ __all__ = ["debian_program"]
 PACKAGES = {
     "globus-gridftp-server": "globus-gridftp-server-progs",
     "globus-url-copy": "globus-gass-copy-progs",
+    "bash": "bash",
+    "fish": "fish",
     "haproxy": "haproxy",
     "iperf3": "iperf3",
     "nft": "nftables",
@@ -26,6 +28,7 @@ PACKAGES = {
     "ssh": "openssh-client",
     "sshd": "openssh-server",
     "stunnel": "stunnel4",
+    "tcsh": "tcsh",
 }
 """Debian package of each program."""
 APT_TIMEOUT_S = 600

@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
+from typing import TypeVar
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.provider import CallRefused, Machine
-from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
+from tradewind.fleet.ssh.connection import Connection, last_line
 from tradewind.fleet.ssh.marks import folder_id
 from tradewind.model.records import dataclass
 
 __all__ = ["SshAccess"]
+
+T = TypeVar("T")
 
 #: Interval between two looks at a machine that is asked often whether it has ended.
 LOOK_S = 1.0
@@ -30,24 +34,18 @@ class SshAccess:
 
     def put(self, name: str, content: bytes) -> str:
         """Write a file into the machine's folder, which is removed with the machine."""
-        try:
-            where = self.connection.ask("where", folder_id(self.machine.id))
-        except CallRefused as error:
-            raise GatewayError(str(error)) from error
+        where = self._answered(lambda: self.connection.ask("where", folder_id(self.machine.id)))
         path = f"{where}/files/{Path(name).name}"
-        quoted = "'" + path.replace("'", "'\\''") + "'"
-        folder = quoted[: quoted.rindex("/")] + "'"
+        folder, quoted = quote(path.rpartition("/")[0]), quote(path)
         steps = f"umask 077; mkdir -p {folder} && cat > {quoted} && chmod 700 {quoted}"
-        code, _, said = self._run(steps, content, COMMAND_S)
+        code, _, said = self._answered(lambda: self.connection.run_script(steps, content))
         if code != 0:
             raise GatewayError(f"{name} cannot be written on {self.machine.zone}: {last_line(said)}")
         return path
 
     def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
         """Run a command on the host, as the user that logs in there."""
-        from shlex import join
-
-        code, out, _ = self._run(f"{join(words)} 2>&1", b"", timeout_s)
+        code, out, _ = self._answered(lambda: self.connection.run_words(words, timeout_s))
         return code, out.decode(errors="replace")
 
     def log_tail(self, bytes_max: int) -> str:
@@ -70,13 +68,11 @@ class SshAccess:
             time.sleep(LOOK_S)
 
     def _call(self, function: str, *words: str) -> list[list[str]]:
-        try:
-            return self.connection.call(function, *words)
-        except CallRefused as error:
-            raise GatewayError(str(error)) from error
+        return self._answered(lambda: self.connection.call(function, *words))
 
-    def _run(self, command: str, given: bytes, timeout_s: float) -> tuple[int, bytes, str]:
+    @staticmethod
+    def _answered(call: Callable[[], T]) -> T:
         try:
-            return self.connection.run(command, given, timeout_s)
+            return call()
         except CallRefused as error:
             raise GatewayError(str(error)) from error

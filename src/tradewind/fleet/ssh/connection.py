@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import IO
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
 from tradewind.fleet.ssh.aliases import CONFIG_S
 from tradewind.fleet.ssh.bounded import OUTPUT_BYTES_MAX, run_bounded
+from tradewind.fleet.ssh.quoting import shell_word
 from tradewind.model.hosts import SshHost
 
 __all__ = ["Connection"]
@@ -73,6 +75,8 @@ _FORBIDDEN = "administratively prohibited"
 #: Held while a program is compressed, so that it is done once for many hosts.
 _COMPRESSING = threading.Lock()
 _HELLO = b"tradewind\n"
+#: Lets `sh` run what it reads. Every login shell understands it.
+_SH_OF_INPUT = "sh -s"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
 _STRANGER = re.compile(r"host key verification failed|identification has changed", re.I)
@@ -103,7 +107,7 @@ class Connection:
     def call(self, function: str, *words: str, timeout_s: float = COMMAND_S) -> list[list[str]]:
         """Call a function of machine.sh on the host; return its lines, split at tabs."""
         script = f"base={self._base}\n{_MACHINE_SCRIPT.read_text(encoding='utf-8')}\n{function} {shlex.join(words)}\n"
-        code, out, said = self.run("sh -s", script.encode(), timeout_s)
+        code, out, said = self._run(_SH_OF_INPUT, script.encode(), timeout_s)
         if len(out) >= OUTPUT_BYTES_MAX:
             raise CallRefused(Refusal("bad request", f"{self.host.name}: the answer of the host is too long"))
         if code != 0:
@@ -125,8 +129,19 @@ class Connection:
             return '"${XDG_CACHE_HOME:-$HOME/.cache}"/tradewind'
         return f'"$HOME"/{shlex.quote(folder[2:])}' if folder.startswith("~/") else shlex.quote(folder)
 
-    def run(self, command: str, given: bytes, timeout_s: float = COMMAND_S) -> tuple[int, bytes, str]:
-        """Run a command by the login shell of the host; return its exit code, output and standard error."""
+    def run_script(self, script: str, given: bytes, timeout_s: float = COMMAND_S) -> tuple[int, bytes, str]:
+        """Run a line for `sh` on the host, which reads `given`; return its exit code, output and standard error."""
+        return self._run(_by_sh(script), given, timeout_s)
+
+    def run_words(self, words: Sequence[str], timeout_s: float = COMMAND_S) -> tuple[int, bytes, str]:
+        """Run a command on the host without input; return its exit code, both its outputs as one, and what `sh` says.
+
+        The words may have line breaks, which not every login shell reads.
+        """
+        return self._run(_SH_OF_INPUT, f"exec 2>&1\n{shlex.join(words)} < /dev/null\n".encode(), timeout_s)
+
+    def _run(self, command: str, given: bytes, timeout_s: float) -> tuple[int, bytes, str]:
+        """Run a command by the login shell of the host, which need not be one of POSIX."""
         self._open()
         words = [
             "ssh",
@@ -174,7 +189,7 @@ class Connection:
             's=$( (sha256sum || shasum -a 256) < "$t" 2>/dev/null | cut -d" " -f1); '
             f'[ "$s" = {digest} ] || exit 5; chmod 700 "$t" && mv "$t" {digest} || exit 3'
         )
-        code, _, said = self.run(f"sh -c {shlex.quote(steps)}", given, timeout_s)
+        code, _, said = self.run_script(steps, given, timeout_s)
         return code, said
 
     def forward(self, remote: str, local: str | None = None) -> str:
@@ -251,10 +266,10 @@ class Connection:
             "-o",
             "LogLevel=INFO",
         ]
-        command = f"echo {_HELLO.decode().strip()}; exec cat > /dev/null"
+        command = _by_sh(f"echo {_HELLO.decode().strip()}; exec cat > /dev/null")
         try:
             self._master = subprocess.Popen(
-                [*words, "--", self.host.name, f"sh -c {shlex.quote(command)}"],
+                [*words, "--", self.host.name, command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -294,6 +309,11 @@ class Connection:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CallRefused(Refusal("transient", f"{self.host.name}: {_brief(error)}")) from error
         return done.returncode, done.stderr.decode(errors="replace")
+
+
+def _by_sh(script: str) -> str:
+    """Return the command with which any login shell lets `sh` run a line."""
+    return f"sh -c {shell_word(script)}"
 
 
 def _end(master: subprocess.Popen[bytes]) -> None:
