@@ -15,7 +15,7 @@ pub(crate) fn run(data: &[u8]) {
     if let Some(claim) = survives::<Claim>(data) {
         let mut roll = Roll::new(claim.fleet.clone());
         let token = JoinToken::from_hex(&"5a".repeat(32)).expect("64 digits");
-        roll.add(&claim.key.name, token, u64::MAX);
+        roll.add(&claim.key.name, token, u64::MAX, 0);
         for step in [Step::DialledClaim, Step::CallingClaim] {
             assert!(roll.admit(&claim, step, &[0x5a; 32], None, 0).is_err());
         }

@@ -287,6 +287,16 @@ def test_a_body_of_two_lengths_is_refused(server: Server) -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+def test_two_tokens_are_none(server: Server, admin: httpx.Client) -> None:
+    """A proxy in front may judge a request by the other one."""
+    token = f"Bearer {server.admin_token()}"
+    assert get(f"{server.url}/v1/me", headers=[("Authorization", token)]).status_code == 200
+    for other in (token, "Bearer tw1_x", ""):
+        for both in ([token, other], [other, token]):
+            answer = get(f"{server.url}/v1/me", headers=[("Authorization", one) for one in both])
+            assert answer.status_code == 401, answer.text
+
+
 def test_what_needs_no_token(server: Server) -> None:
     assert get(f"{server.url}/healthz").json() == {"status": "ok", "faults": []}
     assert get(f"{server.url}/readyz").json() == {"status": "ready"}

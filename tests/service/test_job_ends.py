@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tradewind.engine.closed import ClosedPlaces
 from tradewind.errors import GatewayLost, MachinesMayRun
 from tradewind.service.job_worker import JobWorker
 
@@ -21,6 +22,9 @@ class Running:
 
     def wait_ended(self, timeout_s: float) -> bool:
         return True
+
+    def close_places(self, closed: ClosedPlaces) -> None:
+        raise AssertionError("it has ended")
 
     def close(self) -> None:
         raise self._error

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from tests.service.local import copy_request, new_database
+from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
 from tradewind.errors import InfeasibleGoal
@@ -19,7 +20,7 @@ from tradewind.service import quotes
 from tradewind.service.auction_tables import HOUR_MS, auctions, bids
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_routes import JobRoutes
-from tradewind.service.operator_rules import OperatorRules, PresentRules, operator_rules
+from tradewind.service.operator_rules import ClosedToRun, OperatorRules, PresentRules, operator_rules
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.scheduler.events import BandwidthSold
 from tradewind.service.scheduler.jobs import LINK, SITE, Resource
@@ -89,9 +90,19 @@ def test_rules_are_read_again_after_a_while(database: ServiceDatabase, monkeypat
     assert not rules.read().closed
     monkeypatch.setattr("tradewind.service.operator_rules.RULES_EVERY_S", 0.0)
     rules = PresentRules(database)
-    assert rules.read().closed
+    assert rules.read().closed and rules.read() is rules.read()
     ban(database, "link", f"{B}>{A}")
     assert len(rules.read().closed) == 2
+
+
+def test_a_run_hears_of_what_has_changed_only() -> None:
+    told = list[ClosedPlaces]()
+    run, used = ClosedToRun('{"rate_gbps": 2.0}', told.append), {f"{A}>{B}"}
+    closed = OperatorRules(frozenset({Resource(LINK, f"{A}>{B}")}), {})
+    narrow = OperatorRules(closed.closed, {Resource(LINK, f"{A}>{RELAY}"): ResourceLimit(rate_gbps=1.0)})
+    for rules, links in ((closed, used), (closed, used), (narrow, used), (narrow, {f"{A}>{RELAY}"})):
+        run.look(rules, links)
+    assert [set(one.links) for one in told] == [{(A, B)}, {(A, B), (A, RELAY)}, {(A, B)}]
 
 
 def test_a_job_that_needs_what_is_closed_is_planned_nevertheless() -> None:

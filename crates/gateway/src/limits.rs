@@ -128,7 +128,8 @@ pub const IDENTITY_LIFE: Duration = Duration::from_secs(24 * 3600);
 pub const IDENTITY_S_MIN: u32 = 10;
 /// Validity of the CA's certificate of a fleet with an owner. Gateways trust its key, so nothing ends when it expires.
 pub const FLEET_CA_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// Longest validity of a join token that an owner accepts. A gateway stops trying to enrol this long after its start.
+/// Longest validity of a join token at its owner; a later expiry is brought forward, because the clock of the token's
+/// maker may be ahead. A gateway stops trying to enrol this long after its start.
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most bytes of a join document; a longer one is refused. User data is limited to 16 KB on EC2.
 pub const JOIN_BYTES_MAX: u64 = 16 << 10;

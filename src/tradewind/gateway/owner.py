@@ -32,7 +32,7 @@ LEAVING_S = 1.0
 #: Timeout of a request to delegate credentials. The owner needs at most 60 s to find them and 60 s to send them
 #: (`CREDENTIALS_TIMEOUT`).
 CREDENTIALS_S = 130.0
-#: Validity of a join token, within which its machine must boot. The owner refuses tokens that are valid for longer.
+#: Validity of a join token, within which its machine must boot. The owner accepts a token for no longer.
 TOKEN_S = 600
 TOKEN_BYTES = 32
 

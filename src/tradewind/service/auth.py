@@ -189,9 +189,10 @@ def is_still_allowed(request: Request, scope: str) -> bool:
 def _found(request: Request) -> Sender | None:
     """Return the sender of a request's token; None without a valid one. Raises ApiProblem for one of a member."""
     service = request.app.state.service
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    sent = request.headers.getlist("authorization")
+    kind, _, token = (sent[0] if len(sent) == 1 else "").partition(" ")
     token = token.strip()
-    if kind.lower() != "bearer":
+    if kind.lower() != "bearer":  # Of two tokens, a proxy in front may have seen the other one.
         return None
     if token.startswith(TOKEN_PREFIX) and token.isascii() and len(token) <= TOKEN_LENGTH_MAX:
         return sender_of(service.database, token)

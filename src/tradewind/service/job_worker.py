@@ -51,7 +51,7 @@ from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.link_decisions import record_gateway_decisions
 from tradewind.service.links import scheduled_links
-from tradewind.service.operator_rules import PresentRules, operator_rules
+from tradewind.service.operator_rules import ClosedToRun, PresentRules, operator_rules
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
@@ -380,7 +380,7 @@ class JobWorker:
         """
         running, is_draining = job.require_running(), False
         routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
-        granted_gbps = 0.0 if row.granted is None else json.loads(row.granted)["rate_gbps"]
+        closed = ClosedToRun(row.granted, running.close_places)
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
@@ -388,7 +388,7 @@ class JobWorker:
                     with suppress(StateError):  # While the database does not answer, the lease decides.
                         routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
                         if running.present_plan.overlay is not None:
-                            running.close_places(self._rules.read().closed_to(routes.links, granted_gbps))
+                            closed.look(self._rules.read(), routes.links)
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True

@@ -6,10 +6,11 @@ closed, and a quote promises no rate that the limits do not allow.
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -31,7 +32,7 @@ from tradewind.service.scheduler.limits import ROUNDING, ResourceLimit
 from tradewind.service.scheduling_rules import bandwidth_sold_now, banned_now, limits_of_resources
 from tradewind.service.stores import stores_of
 
-__all__ = ["OperatorRules", "PresentRules", "operator_rules"]
+__all__ = ["ClosedToRun", "OperatorRules", "PresentRules", "operator_rules"]
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,35 @@ class PresentRules:
         self._again_s = 0.0
 
     def read(self) -> OperatorRules:
-        """Return the rules. Raises StateError if they cannot be read."""
+        """Return the rules, the same object until they change. Raises StateError if they cannot be read."""
         with self._reading:
             if self._rules is None or time.monotonic() >= self._again_s:
                 self._again_s = time.monotonic() + RULES_EVERY_S
                 with self._database.read() as connection:
-                    self._rules = operator_rules(connection)
+                    found = operator_rules(connection)
+                if found != self._rules:
+                    self._rules = found
+            assert self._rules is not None
             return self._rules
+
+
+class ClosedToRun:
+    """Tells a run what is closed to it. Rules that have not changed are not searched again: there may be many.
+
+    `granted` is what the run was started with, and `tell` is called with each change.
+    """
+
+    def __init__(self, granted: str | None, tell: Callable[[ClosedPlaces], None]) -> None:
+        self._granted_gbps: float = 0.0 if granted is None else json.loads(granted)["rate_gbps"]
+        self._tell = tell
+        self._rules: OperatorRules | None = None
+        self._links: Collection[str] | None = None
+
+    def look(self, rules: OperatorRules, links: Collection[str]) -> None:
+        """Compare rules and links with those of the last call, as objects."""
+        if rules is not self._rules or links is not self._links:
+            self._rules, self._links = rules, links
+            self._tell(rules.closed_to(links, self._granted_gbps))
 
 
 def operator_rules(connection: Connection) -> OperatorRules:

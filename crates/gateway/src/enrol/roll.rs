@@ -3,7 +3,7 @@
 use super::key::HeldKey;
 use super::messages::Claim;
 use super::token::{Exporter, JoinToken, Statement, Step};
-use crate::limits::CERTIFICATES_PER_GATEWAY_MAX;
+use crate::limits::{CERTIFICATES_PER_GATEWAY_MAX, JOIN_TIMEOUT};
 use rustls_pki_types::CertificateDer;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -78,10 +78,17 @@ impl Roll {
         &self.fleet
     }
 
-    /// Lets the gateway `name` enrol with this token. A new token for a name replaces the earlier one.
-    pub fn add(&mut self, name: &str, token: JoinToken, expires_unix_s: u64) {
+    /// Lets the gateway `name` enrol with this token, for [`JOIN_TIMEOUT`] at most. A new token for a name replaces the
+    /// earlier one.
+    ///
+    /// The clock of the token's maker may be ahead of this one. So a later expiry is brought forward, and that of a known
+    /// token is never put off: adding it again would make it live longer.
+    pub fn add(&mut self, name: &str, token: JoinToken, expires_unix_s: u64, now_unix_s: u64) {
+        let expires_unix_s = expires_unix_s.min(now_unix_s.saturating_add(JOIN_TIMEOUT.as_secs()));
         match self.tickets.get_mut(name) {
-            Some(ticket) if ticket.token.is_same(&token) => ticket.expires_unix_s = expires_unix_s,
+            Some(ticket) if ticket.token.is_same(&token) => {
+                ticket.expires_unix_s = ticket.expires_unix_s.min(expires_unix_s);
+            }
             _ => {
                 self.tickets.insert(name.to_owned(), Ticket { token, expires_unix_s, key: None });
                 self.certificates.insert(name.to_owned(), Certificates::default());

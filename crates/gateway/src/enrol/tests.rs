@@ -3,7 +3,7 @@ use super::messages::{Claim, Done, Grant, Opening, receive, send};
 use super::token::{Statement, Step};
 use super::*;
 use crate::identity::FleetCa;
-use crate::limits::{CERTIFICATES_PER_GATEWAY_MAX, ENROL_LINE_BYTES_MAX, FLEET_CA_LIFE, IDENTITY_LIFE};
+use crate::limits::{CERTIFICATES_PER_GATEWAY_MAX, ENROL_LINE_BYTES_MAX, FLEET_CA_LIFE, IDENTITY_LIFE, JOIN_TIMEOUT};
 use crate::tls::{self, Clock, Identity, Strangers, machine_clock};
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::pem::PemObject;
@@ -63,7 +63,7 @@ impl Owner {
     fn add(&self, name: &str, digit: char) -> Join {
         let document = self.document(name, digit);
         let token = JoinToken::from_hex(&document.token_hex).unwrap();
-        self.registrar.roll().add(name, token, document.expires_unix_s);
+        self.registrar.roll().add(name, token, document.expires_unix_s, now_unix_s());
         document
     }
 
@@ -179,7 +179,7 @@ async fn expired_tokens_unknown_and_removed_gateways_and_wrong_fleets_are_refuse
         let owner = Owner::new("fleet-1");
         let document = owner.add("relay", 'a');
         let token = JoinToken::from_hex(&document.token_hex).unwrap();
-        owner.registrar.roll().add("relay", token.clone(), now_unix_s());
+        owner.registrar.roll().add("relay", token.clone(), now_unix_s(), now_unix_s());
         let (identity, granted) = in_direction(calls, &owner, "relay", &candidate(&document)).await;
         assert!(identity.is_err());
         assert_eq!(reason(granted), Some(Refused::Expired));
@@ -189,7 +189,7 @@ async fn expired_tokens_unknown_and_removed_gateways_and_wrong_fleets_are_refuse
         assert!(identity.is_err());
         assert_eq!(reason(granted), Some(Refused::Unknown));
 
-        owner.registrar.roll().add("relay", token, document.expires_unix_s);
+        owner.registrar.roll().add("relay", token, document.expires_unix_s, now_unix_s());
         let elsewhere = Join { fleet: "fleet-2".to_owned(), ..document };
         let (identity, granted) = in_direction(calls, &owner, "relay", &candidate(&elsewhere)).await;
         // The side that is called sees the other's fleet first.
@@ -229,6 +229,24 @@ fn certificates_are_current_from_their_signature_to_the_removal_of_their_gateway
     assert!(!is_current(&stranger) && is_current(&third));
     let later: Vec<_> = (0..CERTIFICATES_PER_GATEWAY_MAX).map(|_| certificate()).collect();
     assert!(!is_current(&third) && later.iter().all(is_current));
+}
+
+#[test]
+fn a_token_of_a_clock_that_is_ahead_lives_as_long_as_any_other() {
+    let (mut roll, token) = (Roll::new("fleet-1".to_owned()), JoinToken::from_hex(&"1".repeat(64)).unwrap());
+    let (now, allowed) = (1_000, JOIN_TIMEOUT.as_secs());
+    roll.add("relay", token.clone(), now + 86_400, now);
+    assert!(!roll.has_expired("relay", now + allowed - 1));
+    assert!(roll.has_expired("relay", now + allowed));
+    roll.add("relay", token.clone(), now + 86_400, now + 500);
+    assert!(roll.has_expired("relay", now + allowed), "adding it again does not extend it");
+    roll.add("relay", token.clone(), now + 10, now + 5);
+    assert!(roll.has_expired("relay", now + 10), "its maker may shorten it");
+    roll.add("relay", token, u64::MAX, u64::MAX);
+    assert!(roll.has_expired("relay", now + 10));
+    let other = JoinToken::from_hex(&"2".repeat(64)).unwrap();
+    roll.add("relay", other, now + 86_400, now + 500);
+    assert!(!roll.has_expired("relay", now + 500 + allowed - 1), "a new token has a time of its own");
 }
 
 #[tokio::test]

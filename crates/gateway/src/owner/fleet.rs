@@ -4,7 +4,7 @@ use super::{enrolling, notices, renewal, tunnel};
 use crate::control::answer::Refused;
 use crate::enrol::{JoinToken, Registrar};
 use crate::home::Calls;
-use crate::limits::{IDLE_CALLS_MAX, JOIN_TIMEOUT, OWNED_GATEWAYS_MAX, TUNNELS_PER_GATEWAY_MAX};
+use crate::limits::{IDLE_CALLS_MAX, OWNED_GATEWAYS_MAX, TUNNELS_PER_GATEWAY_MAX};
 use crate::names::check_node_name;
 use crate::tls::{Identity, TlsError};
 use axum::http::StatusCode;
@@ -107,7 +107,8 @@ impl Fleet {
             return Err(Refused::new(StatusCode::CONFLICT, error, "remove some first"));
         }
         if let Some(token) = token {
-            self.registrar.roll().add(name, token.clone(), entry.expires_unix_s);
+            let now_unix_s = self.registrar.now_unix_s();
+            self.registrar.roll().add(name, token.clone(), entry.expires_unix_s, now_unix_s);
         }
         if let Some(member) = gateways.get(name) {
             member.dial.send_if_modified(|dial| std::mem::replace(dial, entry.dial.clone()) != entry.dial);
@@ -150,10 +151,6 @@ impl Fleet {
             return wrong(error, "the owner dials host:port; a gateway that calls home may have unix:PATH");
         }
         let Some(token_hex) = &entry.token_hex else { return Ok(None) };
-        if entry.expires_unix_s > self.registrar.now_unix_s() + JOIN_TIMEOUT.as_secs() {
-            let error = format!("the token of {name} would live longer than {} s", JOIN_TIMEOUT.as_secs());
-            return wrong(error, "make a token when the machine is ordered");
-        }
         match JoinToken::from_hex(token_hex) {
             Some(token) => Ok(Some(token)),
             None => wrong(format!("the token of {name} is invalid"), "a token is 64 hexadecimal digits"),
