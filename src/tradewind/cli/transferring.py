@@ -289,7 +289,8 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
         request = request_of(args, options)
         preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
-        note = None if args.dry_run else _unfinished(engine, args)
+        shows_notes = args.json or not args.quiet
+        note = _unfinished(engine, args) if shows_notes and not args.dry_run else None
         code = _start(args, engine, request, preview, note, detached)
         if args.jobs_prune_after is not None and not args.dry_run:
             _prune_jobs(engine, args)
