@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from testbed.drive import Command
-from testbed.faults import HttpProxy
+from testbed.faults import Call, HttpProxy, Request, Rule
 from testbed.places import Place, S3Place
 
 #: Three pages of a listing and a part of a fourth.
@@ -17,6 +19,8 @@ FILES, PAGE_KEYS = 3_100, 1_000
 #: Time after which the clock of a store that counts whole seconds has advanced. The date that versitygw states is up to
 #: 1 s late.
 SECOND_S = 2.1
+#: Maximum time until a request arrives that waits for no other one.
+REQUEST_S = 30.0
 
 
 def written(folder: Path, names: list[str]) -> Path:
@@ -51,6 +55,26 @@ def test_what_differs_is_found_in_every_slice(command: Command, s3: S3Place, pro
     assert done.summary["objects_deleted"] == len(extra) + gone
     left = {str(path.relative_to(source)): path.stat().st_size for path in source.rglob("*") if path.is_file()}
     assert s3.sizes() == left
+
+
+def test_the_second_page_is_requested_before_the_first_is_there(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    source = written(tmp_path / "source", [f"d{number // 700}/{number:04}" for number in range(FILES)])
+    second, was_requested = threading.Event(), []
+
+    def is_listing(request: Request, *, later: bool) -> bool:
+        return "list-type" in request.query and ("start-after" in request.query) == later
+
+    proxy.add(Rule(Call(second.set), when=partial(is_listing, later=True), count=1))
+    proxy.add(
+        Rule(Call(lambda: was_requested.append(second.wait(REQUEST_S))), when=partial(is_listing, later=False), count=1)
+    )
+    s3.endpoint = proxy.endpoint
+    done = command.run("sync", source, s3.url, *s3.flags("dst"), "--json").expect(0)
+    assert was_requested == [True]
+    assert done.summary["progress"]["objects_done"] == FILES
+    assert len(proxy.requests(lambda request: "list-type" in request.query)) == 2, "an empty place has one page"
 
 
 @pytest.mark.slow

@@ -293,7 +293,8 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
         if args.dry_run:
             return _start(args, engine, request, preview, None, detached)
         with ending_orphans(args, engine):
-            code = _start(args, engine, request, preview, _unfinished(engine, args), detached)
+            note = _unfinished(engine, args) if args.json or not args.quiet else None
+            code = _start(args, engine, request, preview, note, detached)
             if args.jobs_prune_after is not None:
                 _prune_jobs(engine, args)
         return code

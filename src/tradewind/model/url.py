@@ -96,7 +96,7 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
         raise UrlError("a path cannot hold a NUL character")
     scheme, separator, rest = text.partition("://")
     # Most paths have neither, and compiling the expression takes longer than all else here.
-    mistyped = re.match(_MISTYPED, text) if ":" in text or "//" in text else None
+    mistyped = re.match(_MISTYPED, text) if not separator and (":" in text or "//" in text) else None
     if separator or mistyped:
         _refuse_signature(text)
     if not separator:
@@ -133,7 +133,9 @@ def _refuse_signature(text: str) -> None:
         from urllib.parse import unquote
 
         text = unquote(text)
-    if signed := re.search(_SIGNED, text):
+    # Most URLs have no parameters, and compiling the expression takes longer than all else here.
+    signed = re.search(_SIGNED, text) if "?" in text or "&" in text else None
+    if signed is not None:
         raise UrlError(
             f"the URL holds a credential: the parameter {signed[1]}",
             hint="write the part before the ?, and give credentials through the cloud's own chain",

@@ -3,7 +3,7 @@
 //! The order of keys below one prefix is the order of their relative names, so listings below different prefixes can be
 //! merged without holding more than a page of each.
 
-use crate::lead::pages::{Listing, NameRange, Pages, Slice};
+use crate::lead::pages::{Listing, NameRange, Pages};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use tradewind_store::{Error, ErrorKind, ObjectInfo, UNORDERED};
@@ -60,6 +60,17 @@ pub struct Join {
     refused: VecDeque<(Side, Error)>,
 }
 
+/// One range of the listing of each destination.
+#[derive(Debug)]
+pub struct TargetPages(Vec<Option<Pages>>);
+
+impl TargetPages {
+    /// Starts to fetch them.
+    pub fn begin(targets: &[Option<Listing>], range: &NameRange) -> Self {
+        Self(targets.iter().map(|target| Some(target.as_ref()?.pages(range))).collect())
+    }
+}
+
 #[derive(Debug)]
 struct Cursor {
     pages: Option<Pages>,
@@ -78,21 +89,16 @@ impl Join {
     /// Begins the walk over `range` of all listings.
     /// A destination without a listing counts as empty.
     pub fn new(source: &Listing, targets: &[Option<Listing>], range: &NameRange) -> Self {
-        let pages = source.pages(range);
-        Self::of_pages(source, pages, targets, range)
+        Self::of_pages(source, source.pages(range), targets, TargetPages::begin(targets, range))
     }
 
-    /// Begins the walk over a slice of the source that was listed before, and the same names at the destinations.
-    pub fn of_slice(source: &Listing, slice: Slice, targets: &[Option<Listing>]) -> Self {
-        let Slice { range, page } = slice;
-        Self::of_pages(source, Pages::of_one(page), targets, &range)
-    }
-
-    fn of_pages(source: &Listing, pages: Pages, targets: &[Option<Listing>], range: &NameRange) -> Self {
+    /// The walk over pages of the source, and pages of the destinations in the same range.
+    pub fn of_pages(source: &Listing, pages: Pages, targets: &[Option<Listing>], theirs: TargetPages) -> Self {
         let is_compared = targets.iter().any(Option::is_some);
+        let theirs = targets.iter().zip(theirs.0);
         Self {
             source: Cursor::new(source, pages, is_compared, false),
-            targets: targets.iter().map(|target| Cursor::of_target(target.as_ref(), range)).collect(),
+            targets: theirs.map(|(target, pages)| Cursor::of_target(target.as_ref(), pages)).collect(),
             refused: VecDeque::new(),
         }
     }
@@ -145,9 +151,9 @@ impl Cursor {
         }
     }
 
-    fn of_target(listing: Option<&Listing>, range: &NameRange) -> Self {
-        match listing {
-            Some(listing) => Self::new(listing, listing.pages(range), true, listing.store.makes_root()),
+    fn of_target(listing: Option<&Listing>, pages: Option<Pages>) -> Self {
+        match listing.zip(pages) {
+            Some((listing, pages)) => Self::new(listing, pages, true, listing.store.makes_root()),
             None => Self {
                 pages: None,
                 objects: VecDeque::new(),

@@ -4,51 +4,84 @@
 //! ([`name_form`](tradewind_store::name_form)). The later of two such names of one job is a twin. It waits until
 //! everything else is written, and is written only if it does not lead to an object with another name.
 //!
-//! The names are kept as bits of their hashes (a Bloom filter), so that any number of them fits into [`FILTER_BYTES`].
-//! No twin is missed; a false positive costs one check at the destination.
+//! Of the first [`EXACT_NAMES_MAX`] names the hashes are kept. After that the names are kept as bits of their hashes (a
+//! Bloom filter), so that any number of them fits into [`FILTER_BYTES`]. No twin is missed; a false positive costs one
+//! check at the destination.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 /// Memory for all names of a job. With 10 million names, fewer than one in 50 is a false positive.
 pub const FILTER_BYTES: usize = 16 << 20;
-/// All bits of one name lie within one block of this size, so that a job with few names touches little of the memory.
+/// Names whose hashes are kept. The bits of so many names would lie in nearly every page of the filter, and those of a
+/// thousand in a thousand pages.
+pub const EXACT_NAMES_MAX: usize = 1 << 16;
+/// All bits of one name lie within one block of this size.
 const BLOCK_BITS: usize = 512;
 const WORD_BITS: usize = 64;
 const BLOCKS: usize = FILTER_BYTES * 8 / BLOCK_BITS;
 const BITS_OF_A_NAME: usize = 5;
 
+/// The hash of a name and its destination.
+type NameHash = [u8; 16];
+
 /// The names seen so far.
 #[derive(Debug, Default)]
-pub struct Names {
-    /// Empty until the first name is added.
-    words: Mutex<Vec<u64>>,
+pub struct Names(Mutex<Hashes>);
+
+#[derive(Debug, Default)]
+struct Hashes {
+    /// Empty once the filter is in use.
+    exact: HashSet<NameHash>,
+    /// Empty up to [`EXACT_NAMES_MAX`] names.
+    filter: Vec<u64>,
 }
 
 impl Names {
     /// Adds the form of a name at the destination with index `target`. Returns whether it may have been added before.
     pub fn has_twin(&self, target: u16, form: &str) -> bool {
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if words.is_empty() {
-            // `vec![0; n]` gets zeroed pages from the system, which take no memory until they are touched.
-            *words = vec![0; FILTER_BYTES / size_of::<u64>()];
-        }
-        let mut was_there = true;
-        for (word, mask) in bits(target, form) {
-            was_there &= words[word] & mask != 0;
-            words[word] |= mask;
-        }
-        was_there
+        let mut hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hashes.insert(name_hash(target, form))
     }
 
     /// Returns whether the form of a name may have been added.
     pub fn may_have(&self, target: u16, form: &str) -> bool {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        !words.is_empty() && bits(target, form).into_iter().all(|(word, mask)| words[word] & mask != 0)
+        let (hash, hashes) = (name_hash(target, form), self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        match hashes.filter.is_empty() {
+            true => hashes.exact.contains(&hash),
+            false => bits(&hash).into_iter().all(|(word, mask)| hashes.filter[word] & mask != 0),
+        }
     }
 
     /// Removes all names.
     pub fn clear(&self) {
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Hashes::default();
+    }
+}
+
+impl Hashes {
+    /// Returns whether the hash may have been added before.
+    fn insert(&mut self, hash: NameHash) -> bool {
+        if !self.filter.is_empty() {
+            return self.set_bits(&hash);
+        }
+        if self.exact.len() < EXACT_NAMES_MAX {
+            return !self.exact.insert(hash);
+        }
+        self.filter = vec![0; FILTER_BYTES / size_of::<u64>()];
+        for earlier in std::mem::take(&mut self.exact) {
+            self.set_bits(&earlier);
+        }
+        self.set_bits(&hash)
+    }
+
+    fn set_bits(&mut self, hash: &NameHash) -> bool {
+        let mut were_set = true;
+        for (word, mask) in bits(hash) {
+            were_set &= self.filter[word] & mask != 0;
+            self.filter[word] |= mask;
+        }
+        were_set
     }
 }
 
@@ -70,11 +103,16 @@ pub fn last_part(name: &str) -> &str {
     &name[name[..end].rfind('/').map_or(0, |slash| slash + 1)..]
 }
 
-/// The bits of a name: for each, its word and its place there.
-fn bits(target: u16, form: &str) -> [(usize, u64); BITS_OF_A_NAME] {
+fn name_hash(target: u16, form: &str) -> NameHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&target.to_le_bytes()).update(form.as_bytes());
-    let hash = *hasher.finalize().as_bytes();
+    let mut hash = NameHash::default();
+    hash.copy_from_slice(&hasher.finalize().as_bytes()[..size_of::<NameHash>()]);
+    hash
+}
+
+/// The bits of a name: for each, its word and its place there.
+fn bits(hash: &NameHash) -> [(usize, u64); BITS_OF_A_NAME] {
     let number = |at: usize| usize::from(hash[at]) | usize::from(hash[at + 1]) << 8 | usize::from(hash[at + 2]) << 16;
     let block = number(0) % BLOCKS * (BLOCK_BITS / WORD_BITS);
     std::array::from_fn(|index| {
@@ -110,5 +148,15 @@ mod tests {
         assert!(!names.has_twin(1, "name 0"), "each destination has names of its own");
         names.clear();
         assert!(!names.has_twin(0, "name 0"));
+    }
+
+    #[test]
+    fn no_name_is_lost_when_the_filter_takes_over() {
+        let names = Names::default();
+        let name = |index: usize| format!("name {index}");
+        assert!(!(0..EXACT_NAMES_MAX).any(|index| names.has_twin(0, &name(index))), "the first names are exact");
+        assert!((0..EXACT_NAMES_MAX).all(|index| names.may_have(0, &name(index))));
+        names.has_twin(0, "one more");
+        assert!((0..EXACT_NAMES_MAX).all(|index| names.may_have(0, &name(index)) && names.has_twin(0, &name(index))));
     }
 }

@@ -278,6 +278,23 @@ impl Pages {
         Self { receiver, ended: false, url: String::new(), _fetching: None }
     }
 
+    /// Slices that were listed before, and those that follow them, as one listing.
+    pub fn of_slices(before: Vec<Slice>, after: impl Stream<Item = Result<Slice>> + Send + 'static) -> Self {
+        let (sender, receiver) = mpsc::channel(PAGES_AHEAD_MAX);
+        let forwarding = tokio::spawn(async move {
+            let mut slices = std::pin::pin!(futures::stream::iter(before).map(Ok).chain(after));
+            while let Some(slice) = slices.next().await {
+                let page = slice.map(|slice| slice.page);
+                let is_last = page.is_err();
+                if sender.send(Fetched { page, is_last }).await.is_err() || is_last {
+                    return;
+                }
+            }
+            sender.send(Fetched { page: Ok(ListPage::default()), is_last: true }).await.ok();
+        });
+        Self { receiver, ended: false, url: String::new(), _fetching: Some(AbortOnDropHandle::new(forwarding)) }
+    }
+
     /// Returns the next page; `None` after the last page or after an error.
     pub async fn next(&mut self) -> Option<Result<ListPage>> {
         poll_fn(|context| self.poll_next(context)).await

@@ -238,7 +238,7 @@ impl Walk {
             }
             _ => Vec::new(),
         };
-        if self.is_sliced(&source, &targets).await? {
+        if self.can_be_sliced(&source, &targets) {
             return self.look_at_slices(&source, &targets, naming).await;
         }
         let ranges = match targets.iter().flatten().all(|target| target.store.lists_from_any_key()) {

@@ -55,11 +55,20 @@ impl Walk {
             return self.say_items(candidates.into_iter().map(|candidate| self.work(candidate, false))).await;
         }
         let mut skipped = vec![Tally::default(); self.survey.targets.len()];
-        let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
-            let same = self.is_same(&candidate).await;
-            (candidate, same)
-        }));
-        let mut verdicts = std::pin::pin!(verdicts.buffered(HEADS_AT_ONCE_MAX));
+        let as_listed: Option<Vec<bool>> =
+            candidates.iter().map(|candidate| self.is_same_as_listed(candidate)).collect();
+        let candidates = candidates.into_iter();
+        let verdicts = match as_listed {
+            Some(as_listed) => futures::stream::iter(candidates.zip(as_listed)).left_stream(),
+            None => {
+                let asked = futures::stream::iter(candidates.map(|candidate| async move {
+                    let same = self.is_same(&candidate).await;
+                    (candidate, same)
+                }));
+                asked.buffered(HEADS_AT_ONCE_MAX).right_stream()
+            }
+        };
+        let mut verdicts = std::pin::pin!(verdicts);
         while let Some((candidate, same)) = verdicts.next().await {
             if same && !candidate.is_twin {
                 skipped[usize::from(candidate.target)].add(&candidate.ours);
@@ -213,6 +222,26 @@ impl Walk {
         if is_safe { Done::Yes(None) } else { done }
     }
 
+    /// Returns whether a candidate is the same at its destination, if the listings show that without further requests.
+    fn is_same_as_listed(&self, candidate: &Candidate) -> Option<bool> {
+        if candidate.check.is_some() {
+            return Some(false);
+        }
+        let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return Some(false) };
+        match self.compare_listed(rule, candidate, theirs) {
+            Verdict::Same => self.suspect_since_unix_ms(candidate.target).is_none().then_some(true),
+            Verdict::Differs(_) => Some(false),
+            Verdict::NeedsChecksums => None,
+        }
+    }
+
+    fn compare_listed(&self, rule: Comparison, candidate: &Candidate, theirs: &ObjectInfo) -> Verdict {
+        let index = usize::from(candidate.target);
+        let times = Times::between(self.survey.source.as_ref(), self.survey.targets[index].as_ref());
+        let ours = self.source_tags.trusted(&candidate.ours);
+        compare::decide(rule, times, &ours, &self.target_tags[index].trusted(theirs))
+    }
+
     /// Returns whether the destination is known to have the same object: false if a store does not report enough to
     /// decide. Moving the object then reports the cause.
     async fn is_same(&self, candidate: &Candidate) -> bool {
@@ -221,9 +250,8 @@ impl Walk {
         }
         let (Some(rule), Some(theirs)) = (self.survey.job.compare, &candidate.theirs) else { return false };
         let target = &self.survey.targets[usize::from(candidate.target)];
-        let times = Times::between(self.survey.source.as_ref(), target.as_ref());
         let (source_tags, target_tags) = (&self.source_tags, &self.target_tags[usize::from(candidate.target)]);
-        match compare::decide(rule, times, &source_tags.trusted(&candidate.ours), &target_tags.trusted(theirs)) {
+        match self.compare_listed(rule, candidate, theirs) {
             Verdict::Same => !self.is_suspect(candidate).await,
             Verdict::Differs(_) => false,
             Verdict::NeedsChecksums => {
@@ -243,10 +271,13 @@ impl Walk {
 
     /// Returns whether an earlier run may have written it and a power loss undone that.
     async fn is_suspect(&self, candidate: &Candidate) -> bool {
-        let index = usize::from(candidate.target);
-        let Some(since_unix_ms) = self.survey.suspect_since_unix_ms.get(index).copied().flatten() else { return false };
-        let changed = self.survey.targets[index].changed_unix_ms(&candidate.target_key).await;
+        let Some(since_unix_ms) = self.suspect_since_unix_ms(candidate.target) else { return false };
+        let changed = self.survey.targets[usize::from(candidate.target)].changed_unix_ms(&candidate.target_key).await;
         changed.is_none_or(|changed_unix_ms| changed_unix_ms >= since_unix_ms.saturating_sub(CLOCK_SLACK_MS))
+    }
+
+    fn suspect_since_unix_ms(&self, target: u16) -> Option<i64> {
+        self.survey.suspect_since_unix_ms.get(usize::from(target)).copied().flatten()
     }
 
     /// Returns whether the destination was checked for each object, so that an object that was not found does not exist.

@@ -2,10 +2,10 @@
 //! store, so that several pages of it are requested at the same time.
 
 use super::{Naming, Walk};
-use crate::lead::join::Join;
-use crate::lead::pages::{Listing, NameRange, NameSpan, RANGES_AT_ONCE_MAX};
+use crate::lead::join::{Join, TargetPages};
+use crate::lead::pages::{Listing, NameRange, NameSpan, Pages, RANGES_AT_ONCE_MAX, Slice};
 use crate::lead::survey::error::SurveyError;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, UNORDERED, entry_of};
 
@@ -19,37 +19,73 @@ impl Doubt {
     }
 }
 
+/// A slice, and the same range of the destinations.
+struct Begun {
+    slice: Slice,
+    theirs: TargetPages,
+}
+
+impl Begun {
+    fn new(slice: Slice, targets: &[Option<Listing>]) -> Self {
+        Self { theirs: TargetPages::begin(targets, &slice.range), slice }
+    }
+}
+
 impl Walk {
-    /// Returns whether the source is a tree of files, and every destination a store with several pages of a slice each
-    /// that can be listed in ranges. Their first pages are fetched for that, and used.
-    pub(super) async fn is_sliced(&self, source: &Listing, targets: &[Option<Listing>]) -> Result<bool, SurveyError> {
+    /// Returns whether the source is a tree of files, and every destination a store that can be listed in such ranges, as
+    /// far as is known before its first answer.
+    pub(super) fn can_be_sliced(&self, source: &Listing, targets: &[Option<Listing>]) -> bool {
         let is_plain = source.span == NameSpan::default() && self.survey.done.is_empty();
-        let is_store = |target: &Option<Listing>| target.as_ref().is_some_and(Listing::has_pages_of_a_slice);
-        if targets.is_empty() || !is_plain || !source.is_of_files() || !targets.iter().all(is_store) {
-            return Ok(false);
-        }
-        let answers = targets.iter().flatten().map(async |target| match target.has_ranges().await {
-            Err(error) if error.kind == ErrorKind::BucketNotFound && target.store.makes_root() => Ok(false),
-            answer => answer,
-        });
-        let answers = futures::future::try_join_all(answers).await.map_err(SurveyError::Target)?;
-        Ok(answers.into_iter().all(|has_ranges| has_ranges))
+        let is_store = |target: &Option<Listing>| {
+            target.as_ref().is_some_and(|target| target.has_pages_of_a_slice() && target.store.lists_from_any_key())
+        };
+        !targets.is_empty() && is_plain && source.is_of_files() && targets.iter().all(is_store)
     }
 
-    /// Looks at all slices, [`RANGES_AT_ONCE_MAX`] at once.
+    /// Looks at all slices, [`RANGES_AT_ONCE_MAX`] at once. While the first pages of the destinations are fetched, the
+    /// source is listed and the second slice is requested. If a destination turns out to have a single page, or cannot
+    /// be listed in ranges, all are listed in sequence.
     pub(super) async fn look_at_slices(
         &self,
         source: &Listing,
         targets: &[Option<Listing>],
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
-        let slices = source.slices().map_err(SurveyError::Source);
-        slices
-            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |slice| {
+        let mut slices = Box::pin(source.slices());
+        let begin = async {
+            let (first, second) = (slices.next().await, slices.next().await);
+            (first, second.map(|slice| slice.map(|slice| Begun::new(slice, targets))))
+        };
+        let (have_ranges, (first, second)) = futures::join!(self.have_ranges(targets), begin);
+        let have_ranges = have_ranges?;
+        let Some(first) = first.transpose().map_err(SurveyError::Source)? else { return Ok(()) };
+        let second = second.transpose().map_err(SurveyError::Source)?;
+        if !have_ranges {
+            let before = std::iter::once(first).chain(second.map(|second| second.slice)).collect();
+            let (ours, theirs) = (Pages::of_slices(before, slices), TargetPages::begin(targets, &NameRange::default()));
+            return self.look_at_joined(Join::of_pages(source, ours, targets, theirs), None, naming).await;
+        }
+        let begun = std::iter::once(Begun::new(first, targets)).chain(second).map(Ok);
+        let later = slices.map(|slice| slice.map(|slice| Begun::new(slice, targets)).map_err(SurveyError::Source));
+        futures::stream::iter(begun)
+            .chain(later)
+            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |Begun { slice, theirs }| {
                 let doubt = (slice.range != NameRange::default()).then(|| Doubt::of(targets));
-                self.look_at_joined(Join::of_slice(source, slice, targets), doubt, naming)
+                let ours = Pages::of_one(slice.page);
+                self.look_at_joined(Join::of_pages(source, ours, targets, theirs), doubt, naming)
             })
             .await
+    }
+
+    /// Fetches the first page of each destination for later use. Returns whether each has more pages, which can be
+    /// listed in ranges.
+    async fn have_ranges(&self, targets: &[Option<Listing>]) -> Result<bool, SurveyError> {
+        let answers = targets.iter().flatten().map(async |target| match target.has_ranges().await {
+            Err(error) if error.kind == ErrorKind::BucketNotFound && target.store.makes_root() => Ok(false),
+            answer => answer,
+        });
+        let answers = futures::future::try_join_all(answers).await.map_err(SurveyError::Target)?;
+        Ok(answers.into_iter().all(|has_ranges| has_ranges))
     }
 
     /// Asks each doubtful destination for the first object that it seems to lack.
