@@ -40,6 +40,18 @@ impl Names {
         was_there
     }
 
+    /// Like [`has_twin`](Self::has_twin). For a twin, returns whether it or an earlier name of this form may have odd
+    /// segments.
+    pub fn twin_by_segments(&self, target: u16, form: &str, has_odd_segments: bool) -> Option<bool> {
+        // No form has an empty segment, so this is the form of nothing else. It is added before the form, and looked
+        // for after it, because names are added concurrently.
+        let odd = format!("{form}//");
+        if has_odd_segments {
+            self.has_twin(target, &odd);
+        }
+        self.has_twin(target, form).then(|| self.may_have(target, &odd))
+    }
+
     /// Returns whether the form of a name may have been added.
     pub fn may_have(&self, target: u16, form: &str) -> bool {
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,5 +122,20 @@ mod tests {
         assert!(!names.has_twin(1, "name 0"), "each destination has names of its own");
         names.clear();
         assert!(!names.has_twin(0, "name 0"));
+    }
+
+    #[test]
+    fn a_twin_may_have_other_segments_only_if_a_name_of_its_form_has_odd_ones() {
+        let names = Names::default();
+        for (form, has_odd_segments, twin) in [
+            ("name", false, None),
+            ("name", false, Some(false)),
+            ("name", true, Some(true)),
+            ("name", false, Some(true)),
+            ("other", true, None),
+            ("other", false, Some(true)),
+        ] {
+            assert_eq!(names.twin_by_segments(0, form, has_odd_segments), twin, "{form}");
+        }
     }
 }

@@ -92,12 +92,12 @@ impl Intake {
     /// Admits an object of the survey.
     pub(super) async fn item(&mut self, item: Box<WorkItem>, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
         match item.twin {
-            Some(Twin::Same) if self.context.job.dry_run => {
+            Some(Twin { is_there: true, .. }) if self.context.job.dry_run => {
                 recorder.tally.skipped(item.target, 1);
                 return Ok(Admitted::Nothing);
             }
-            Some(Twin::Same) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
-            Some(Twin::New) | None => recorder.tally.found(item.info.size_bytes),
+            Some(Twin { is_there: true, .. }) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
+            Some(_) | None => recorder.tally.found(item.info.size_bytes),
         }
         if let Some(cause) = recorder.causes.closed(FailureSite::Target(item.target)).cloned() {
             let Cause { kind, message, hint, .. } = cause;
@@ -177,7 +177,7 @@ impl Intake {
             Looked::Judged(judged) => self.judged(judged.0, judged.1, recorder),
             Looked::Failed(failed) => {
                 let (item, failure) = *failed;
-                if item.twin == Some(Twin::Same) {
+                if item.twin.is_some_and(|twin| twin.is_there) {
                     recorder.tally.found(item.info.size_bytes);
                 }
                 self.outlook.not_looked(item.target);
@@ -193,7 +193,7 @@ impl Intake {
             recorder.tally.skipped(item.target, 1);
             return Admitted::Nothing;
         }
-        if item.twin == Some(Twin::Same) {
+        if item.twin.is_some_and(|twin| twin.is_there) {
             recorder.tally.found(item.info.size_bytes);
         }
         self.load(Box::new(WorkItem { twin: None, ..*item }), Beginning::First, recorder)
