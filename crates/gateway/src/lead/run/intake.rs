@@ -8,7 +8,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::transfer::{ObjectTransfer, needs_attributes};
 use super::twins::{Twins, judge};
-use crate::failure::object_url;
+use crate::failure::{counted, object_url};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Side, UPLOAD_GONE};
@@ -126,7 +126,8 @@ impl Intake {
         }
         let least = if recorder.tally.listed { "" } else { "at least " };
         let option = if job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
-        Some(format!("{least}{total} bytes would be moved, but {option} allows {ceiling}"))
+        let total = counted(total, "byte", "bytes");
+        Some(format!("{least}{total} would be moved, but {option} allows {ceiling}"))
     }
 
     fn would_copy(&self, item: &WorkItem, recorder: &Recorder) {
