@@ -76,6 +76,9 @@ def test_no_filter_is_recommended_for_a_named_object(command: Command, tree: Pat
     long = tmp_path / ("n" * 300)
     assert "hint: choose another destination name\n" in command.run("cp", tree / "a", long).expect(1).stderr
     assert "hint: choose another destination name\n" in command.run("cp", "-", long, stdin=b"x").expect(1).stderr
+    (tmp_path / "link").symlink_to("nowhere")
+    dangling = command.run("cp", tmp_path / "link", tmp_path / "copy", "--follow-symlinks")
+    assert "hint: repair or remove the link\n" in dangling.stderr, dangling.stderr
 
 
 def test_a_bad_name_in_a_list_is_not_called_a_bad_destination(command: Command, tree: Path, tmp_path: Path) -> None:
@@ -109,5 +112,8 @@ def test_one_object_is_singular(command: Command, tree: Path, tmp_path: Path) ->
     (tmp_path / "other" / "a").write_bytes((tree / "a").read_bytes())
     (tmp_path / "other" / "d" / "b").write_bytes((tree / "d" / "b").read_bytes())
     assert "the trees differ in 1 name\n" in command.run("check", tree, tmp_path / "other").expect(6).stderr
+    assert command.run("cp", "-", tmp_path / "one", stdin=b"x").expect(0).stderr.startswith("1 byte written to ")
+    too_much = command.run("cp", tmp_path / "one", tmp_path / "copy", "--max-bytes", "0B").expect(8)
+    assert "1 byte would be moved" in too_much.stderr
     Path(os.fsdecode(os.fsencode(tree) + b"/bad-\xff")).write_bytes(b"x")
     assert "1 entry could not be listed\n" in command.run("ls", "-r", tree).expect(4).stderr

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from testbed.drive import Command, Finished
 from testbed.odd_stores import Habits, Kind, OddPlace, OddStore, during
-from testbed.places import S3Place
+from testbed.places import Place, S3Place
 from testbed.servers import versitygw
 
 KINDS: list[Kind] = ["s3", "gcs", "azure"]
 CASE = ("NAME", "name")
 SEGMENTS = [("y//z", "y/z"), ("A/./b", "A/b"), ("/k", "k"), ("d/../e", "e")]
+SLOW_KINDS = ["minio", "seaweedfs", "ceph"]
 SAME, OTHER = (b"same bytes", b"same bytes"), (b"one content", b"another one")
 
 
@@ -29,7 +30,7 @@ def fill(source: OddPlace, contents: dict[str, bytes]) -> None:
         source.store.objects.put(source.bucket, key, content, modified_s=1e9)
 
 
-def transfer(command: Command, verb: str, source: OddPlace, there: OddPlace | S3Place) -> Finished:
+def transfer(command: Command, verb: str, source: OddPlace, there: OddPlace | Place) -> Finished:
     recursive = [] if verb == "sync" else ["-r"]
     sides = [*source.flags("src"), *there.flags("dst")]
     return command.run(verb, *recursive, "--json", f"{source.url}/", f"{there.url}/", *sides)
@@ -82,6 +83,19 @@ def test_names_that_a_server_merges(
     with OddStore("s3", Habits(merges_segments=True, ignores_write_conditions=True)) as store:
         there = OddPlace(store, command)
         assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.parametrize("verb", ["cp", "sync"])
+@pytest.mark.parametrize("kind", ["versitygw", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_KINDS)])
+def test_a_server_that_merges_segments_still_distinguishes_case(
+    command: Command, source: OddPlace, place: Callable[[str], Place], kind: str, verb: str
+) -> None:
+    named = {"Dir/Name": b"one content", "dir/name": b"another one", "dir/caf\u00e9": b"1", "dir/cafe\u0301": b"2"}
+    fill(source, named)
+    there = place(kind)
+    for _ in range(2):
+        transfer(command, verb, source, there).expect(0)
+        assert {key: there.get(key) for key in there.sizes()} == named
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
+from testbed.places import S3Place
 from testbed.servers.process import guarded
 
 FILES = 300
@@ -147,3 +148,31 @@ def test_a_limit_on_file_sizes_is_an_error(command: Command, tmp_path: Path) -> 
     assert done.returncode == 1, done.stderr
     assert "ulimit -f" in done.stderr
     assert not (tmp_path / "copy").exists()
+
+
+def test_quiet_prints_only_what_was_asked_for_and_errors(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_text("a")
+    (tree / "link").symlink_to("a")
+    s3.put("d/a", b"a")
+    dst, src = s3.flags("dst"), s3.flags("src")
+    new = f"{s3.url}-new"
+    for words in (
+        ["cp", "-", f"{s3.url}/p", *dst],
+        ["check", tree, f"{s3.url}/d", *dst],
+        ["cp", "-r", tree, f"{s3.url}/e", *dst],
+        ["sync", tree, f"{s3.url}/e", *dst],
+        ["rm", f"{s3.url}/p", *src],
+        ["rm", "-r", f"{s3.url}/e", *src],
+        ["mb", new, *src],
+        ["rb", new, "-y", *src],
+    ):
+        done = command.run(*words, "-q", stdin=b"x").expect(0)
+        assert done.stdout + done.stderr == "", words
+    listed = command.run("ls", "-q", tree).expect(0)
+    assert (listed.stdout, listed.stderr) == ("a\n", "")
+    summed = command.run("du", "-q", tree).expect(0)
+    assert summed.stdout.startswith("1\t1\t") and summed.stderr == ""
+    differ = command.run("check", tree, f"{s3.url}/missing", "-q", *dst).expect(6)
+    assert "a" in differ.stdout and differ.stderr.startswith("error: the trees differ in 1 name\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,32 @@ def test_a_refused_copy_by_the_store_is_reported(
 TOO_LONG = Answer(
     413, "EntityTooLarge", "Copy spanning locations and/or storage classes could not complete within 30 seconds."
 )
+
+
+@pytest.mark.slow
+def test_the_empty_object_of_a_directory_is_copied_where_the_store_cannot_copy_it(
+    command: Command, seaweedfs_server: Server, tmp_path: Path
+) -> None:
+    """SeaweedFS answers that the source does not exist."""
+    (tmp_path / "tree" / "empty").mkdir(parents=True)
+    (tmp_path / "tree" / "k").write_bytes(b"x")
+    source, there = S3Place(seaweedfs_server, command), S3Place(seaweedfs_server, command)
+    command.run("cp", "-r", tmp_path / "tree", source.url, *source.flags("dst")).expect(0)
+    done = command.run("cp", "-r", source.url, there.url, *source.flags("src"), *there.flags("dst")).expect(0)
+    assert there.sizes() == {"empty/": 0, "k": 1}
+    assert PASSED in done.stderr
+
+
+def test_a_copy_whose_source_does_not_exist_names_the_source(
+    command: Command, s3: S3Place, other: S3Place, counting: HttpProxy
+) -> None:
+    counting.add(
+        Rule(Answer(404, "NoSuchKey"), when=lambda request: "x-amz-copy-source" in request.headers or request.is_read)
+    )
+    words = [s3.url, other.url, *s3.flags("src"), *other.flags("dst")]
+    done = command.run("cp", "-r", *words).expect(3)
+    assert f"error: get {s3.url}/k: injected (NoSuchKey)" in done.stderr
+    assert other.sizes() == {}
 
 
 def test_a_copy_for_which_google_needs_too_long_passes_this_machine(command: Command, gcs_server: Server) -> None:

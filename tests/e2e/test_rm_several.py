@@ -85,6 +85,20 @@ def test_a_listed_directory_is_deleted_only_if_it_is_empty(
     assert list(there.sizes()) == ["d/kept/a"]
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=str)
+def test_a_list_may_name_a_directory_before_what_is_in_it(
+    command: Command, tmp_path: Path, dry: tuple[str, ...]
+) -> None:
+    there = FilePlace(tmp_path / "there")
+    names = ["a/", "a/b/", "a/b/x", "a/b/c/", "a/y", *(f"a/b/c/{number}" for number in range(6_000))]
+    for name in names:
+        if not name.endswith("/"):
+            there.put(name, b"x")
+    done = command.run("rm", there.url, "--files-from", "-", *dry, stdin="\n".join(names).encode()).expect(0)
+    assert done.stdout.count("deleted " if not dry else "would delete ") == len(names)
+    assert list(there.folder.iterdir()) == ([there.folder / "a"] if dry else [])
+
+
 def test_a_link_is_neither_followed_nor_deleted(command: Command, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")

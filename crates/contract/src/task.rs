@@ -113,6 +113,9 @@ pub enum Task {
         /// Delete the objects with these keys, each below the prefix `key`. Not with `recursive`, `versions` or a filter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keys: Option<Vec<String>>,
+        /// An earlier task has deleted other objects of the same list of `keys`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        continues_list: bool,
         /// Delete everything below the prefix.
         recursive: bool,
         /// Rules that choose among the objects.

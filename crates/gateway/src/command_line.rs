@@ -64,6 +64,9 @@ enum Command {
         /// File to read the task from [default: stdin]
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
+        /// Write no messages but errors
+        #[arg(long)]
+        quiet: bool,
     },
 }
 
@@ -109,7 +112,7 @@ pub fn main() -> ExitCode {
         },
         Command::Schema => print(&schema::text()),
         Command::Split { config } => run_split(&config, cli.workers),
-        Command::Task { file } => run_task(file.as_deref(), cli.workers),
+        Command::Task { file, quiet } => run_task(file.as_deref(), quiet, cli.workers),
     }
 }
 
@@ -173,12 +176,12 @@ fn run_split(config: &Path, workers: Option<u16>) -> ExitCode {
     code.map_or_else(|error| fail(&error, error.hint()), |()| ExitCode::SUCCESS)
 }
 
-fn run_task(file: Option<&Path>, workers: Option<u16>) -> ExitCode {
+fn run_task(file: Option<&Path>, quiet: bool, workers: Option<u16>) -> ExitCode {
     raise_file_limit();
     refuse_huge_pages();
     match runtime(workers) {
         Ok(runtime) => {
-            let code = runtime.block_on(task::main(file));
+            let code = runtime.block_on(task::main(file, quiet));
             // The thread that reads stdin for a `put` may be blocked forever.
             runtime.shutdown_background();
             ExitCode::from(code)

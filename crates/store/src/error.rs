@@ -154,7 +154,7 @@ impl Error {
             }
             InvalidKey if self.message == LEADS_BACK => "leave it out with --exclude",
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
-            InvalidKey if matches!(self.operation, "head" | "get") => {
+            InvalidKey if matches!(self.operation, "head" | "get" | "presign") => {
                 "correct the name, or leave the object out with --exclude"
             }
             InvalidKey if self.operation == "put" && self.is_about_a_device() => {

@@ -125,17 +125,26 @@ pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
     is_undecided(store).then(|| as_path(key))
 }
 
+/// Returns whether a key has an empty segment, `.` or `..`. A `/` at its end is none of these.
+pub fn has_odd_segments(key: &str) -> bool {
+    key.strip_suffix('/').unwrap_or(key).split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}
+
 /// Returns whether the object that a `head` finds as `key` really has another name. That is so if the listing lacks
-/// `key`, or if the object is also found under other spellings that the listing lacks. Costs up to two requests per
-/// spelling.
+/// `key`, or if the object is also found under other spellings that the listing lacks: those with other letters, and
+/// `by_segments` also those with other segments. Costs up to two requests per spelling.
 ///
 /// # Errors
 /// The store's error for a `head` or a listing, unless it forbids the listing.
-pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> {
+pub async fn goes_by_another_name(store: &dyn Store, key: &str, by_segments: bool) -> Result<bool> {
     if !is_listed(store, key).await?.unwrap_or(true) {
         return Ok(true);
     }
-    for other in respellings(key) {
+    let mut spellings = spellings_by_letters(key);
+    if by_segments {
+        spellings.extend(spellings_by_segments(key));
+    }
+    for other in spellings {
         let is_there = match store.head(&other).await {
             Ok(_) => true,
             // A store that forbids listing answers 403 for a missing key, and some answer 400 to a name that they do
@@ -151,9 +160,14 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> 
     Ok(false)
 }
 
-/// Returns whether a listing contains exactly this key; `None` if listing is forbidden.
+/// Returns whether a listing contains exactly this key; `None` if listing is forbidden. A server that rejects the name
+/// has no object of this name.
 async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
-    Ok(entry_of(store, key).await?.map(|entry| entry.is_some()))
+    match entry_of(store, key).await {
+        Ok(entry) => Ok(entry.map(|entry| entry.is_some())),
+        Err(error) if error.kind == ErrorKind::BadRequest => Ok(Some(false)),
+        Err(error) => Err(error),
+    }
 }
 
 /// The entry of exactly this key in a listing; `None` if listing is forbidden.
@@ -169,9 +183,8 @@ pub async fn entry_of(store: &dyn Store, key: &str) -> Result<Option<Option<Obje
     }
 }
 
-/// Other spellings of a key, one for each rule by which servers treat two names as one.
-fn respellings(key: &str) -> Vec<String> {
-    let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
+/// Spellings of a key with other letters, one for each rule by which servers treat them as one name.
+fn spellings_by_letters(key: &str) -> Vec<String> {
     let other_case = |letter: char| match letter.is_lowercase() {
         true => letter.to_uppercase().collect::<String>(),
         false => letter.to_lowercase().collect(),
@@ -180,10 +193,16 @@ fn respellings(key: &str) -> Vec<String> {
         key.chars().map(other_case).collect(),
         DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
         ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
-        format!("{folder}//{name}"),
-        format!("{folder}././{name}"),
-        format!("{folder}.../../{name}"),
     ];
+    spellings.retain(|spelling| spelling != key);
+    spellings
+}
+
+/// Spellings of a key with other segments, one for each rule by which servers treat them as one name.
+fn spellings_by_segments(key: &str) -> Vec<String> {
+    let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
+    let mut spellings =
+        vec![format!("{folder}//{name}"), format!("{folder}././{name}"), format!("{folder}.../../{name}")];
     spellings.retain(|spelling| spelling != key);
     spellings
 }
@@ -338,12 +357,32 @@ mod tests {
     #[test]
     fn each_other_spelling_is_another_key_of_the_same_form() {
         for key in ["k", "/k", "dir/Name", "dir//name", "dir/", "caf\u{e9}", "cafe\u{301}", "a/./b", "123"] {
-            let spellings = respellings(key);
+            let spellings = [spellings_by_letters(key), spellings_by_segments(key)].concat();
             assert!(spellings.len() >= 3, "{key}");
             for other in spellings {
                 assert_ne!(other, key);
                 assert_eq!(as_path(&other), as_path(key), "{other}");
             }
+            assert!(spellings_by_segments(key).iter().all(|other| has_odd_segments(other)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_slash_at_the_end_is_no_odd_segment() {
+        for (key, is_odd) in [
+            ("a", false),
+            ("a/b", false),
+            ("a/", false),
+            ("..a/.b/c.", false),
+            ("/a", true),
+            ("a//b", true),
+            ("a//", true),
+            ("a/./b", true),
+            ("a/..", true),
+            ("./", true),
+            ("/", true),
+        ] {
+            assert_eq!(has_odd_segments(key), is_odd, "{key}");
         }
     }
 

@@ -56,4 +56,5 @@ def run(args: Namespace) -> int:
         read=args.read,
         one_way=args.one_way,
         as_json=args.json,
+        quiet=args.quiet,
     )

@@ -102,6 +102,7 @@ def _put(args: Namespace) -> int:
         object_lock=object_lock(args),
         attributes=attribute_rules(args),
         as_json=args.json,
+        quiet=args.quiet,
     )
 
 

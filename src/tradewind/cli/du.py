@@ -44,7 +44,14 @@ def run(args: Namespace) -> int:
     """Count objects and bytes."""
     rules = object_filter(args)
     become_sum(
-        args.gateway, args.url, access(args, "src"), rules, depth=args.depth, human=args.human, as_json=args.json
+        args.gateway,
+        args.url,
+        access(args, "src"),
+        rules,
+        depth=args.depth,
+        human=args.human,
+        as_json=args.json,
+        quiet=args.quiet,
     )
 
 

@@ -70,4 +70,5 @@ def run(args: Namespace) -> int:
         long=args.long or args.human,
         human=args.human,
         as_json=args.json,
+        quiet=args.quiet,
     )

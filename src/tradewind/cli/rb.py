@@ -30,7 +30,9 @@ def run(args: Namespace) -> int:
     """Remove the bucket."""
     if not args.yes:
         _confirm(args.url, force=args.force)
-    become_bucket_removal(args.gateway, args.url, access(args, "src"), force=args.force, as_json=args.json)
+    become_bucket_removal(
+        args.gateway, args.url, access(args, "src"), force=args.force, as_json=args.json, quiet=args.quiet
+    )
 
 
 def _confirm(url: str, *, force: bool) -> None:

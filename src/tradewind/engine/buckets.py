@@ -33,20 +33,23 @@ def become_bucket_listing(
     become(gateway, {"task": "buckets", "store": store, **_named(project), "long": long, "json": as_json})
 
 
-def become_new_bucket(gateway: str | None, url: str, access: Access, project: str | None) -> NoReturn:
+def become_new_bucket(gateway: str | None, url: str, access: Access, project: str | None, *, quiet: bool) -> NoReturn:
     """Make a bucket. `project` is for Google Cloud. Raises UsageError, GatewayError."""
     place = _bucket(url)
     if place.kind == "gs":
         project = _project(project, "makes buckets in a project")
     store = to_document(store_spec(place.root, place, access))
-    become(gateway, {"task": "make_bucket", "store": store, **_named(project)})
+    become(gateway, {"task": "make_bucket", "store": store, **_named(project)}, mute=quiet)
 
 
-def become_bucket_removal(gateway: str | None, url: str, access: Access, *, force: bool, as_json: bool) -> NoReturn:
+def become_bucket_removal(
+    gateway: str | None, url: str, access: Access, *, force: bool, as_json: bool, quiet: bool
+) -> NoReturn:
     """Remove a bucket; with `force` delete its objects first. Raises UsageError, GatewayError."""
     place = _bucket(url)
     store = to_document(store_spec(place.root, place, access))
-    become(gateway, {"task": "remove_bucket", "store": store, "force": force, "json": as_json})
+    task = {"task": "remove_bucket", "store": store, "force": force, "json": as_json}
+    become(gateway, task, mute=quiet and not as_json, quiet=quiet)
 
 
 def _bucket(url: str) -> Location:

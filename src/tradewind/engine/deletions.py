@@ -5,6 +5,7 @@ With one place the task replaces this process. Several places are checked before
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ from tradewind.model.store import Access
 
 __all__ = ["ObjectRemoval", "check_deletion", "names_of_list", "refuse_link", "whole_store"]
 
-#: Maximum number of names in one task, which has at most 16 MiB.
-NAMES_PER_TASK_MAX = 5_000
+#: Maximum length of the names in one task, in bytes of JSON. A task has at most 16 MiB.
+NAMES_BYTES_MAX = 12 << 20
 #: Maximum number of names in a list, as for `cp --files-from`.
 NAMES_MAX = 4_000_000
 
@@ -47,7 +48,7 @@ class ObjectRemoval:
         GatewayError.
         """
         if len(places) == 1:
-            become(self.gateway, self._task(*places[0]), mute=self.mute)
+            become(self.gateway, self._task(*places[0]), mute=self.mute, quiet=self.mute)
         named = [url for url, pattern in places if pattern is None and not self.recursive]
         others = [(url, pattern) for url, pattern in places if pattern is not None or self.recursive]
         return self._run([*self._named_tasks(named), *(self._task(*each) for each in others)])
@@ -66,7 +67,7 @@ class ObjectRemoval:
         place = parse_place(folder)
         store, prefix = directory_place(place, self.access)
         if place.kind == "file":
-            names = [name for name in map(_file_name, names) if name]
+            names = _directories_last([name for name in map(_file_name, names) if name])
         return self._run(list(self._tasks_of_keys(to_document(store), prefix, list(dict.fromkeys(names)))))
 
     def _task(self, url: str, pattern: Pattern | None) -> dict[str, Any]:
@@ -97,9 +98,9 @@ class ObjectRemoval:
             yield from self._tasks_of_keys(document, "", keys)
 
     def _tasks_of_keys(self, store: Any, prefix: str, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(keys), NAMES_PER_TASK_MAX):
-            part = keys[start : start + NAMES_PER_TASK_MAX]
-            yield self._with_options({"store": store, "key": prefix, "keys": part, "recursive": False})
+        for number, part in enumerate(_parts(keys, NAMES_BYTES_MAX)):
+            chosen = {"store": store, "key": prefix, "keys": part, "recursive": False}
+            yield self._with_options({**chosen, **({"continues_list": True} if number else {})})
 
     def _with_options(self, chosen: dict[str, Any]) -> dict[str, Any]:
         options = {"dry_run": self.dry_run, "json": self.as_json, "allow_empty": self.allow_empty}
@@ -126,11 +127,32 @@ def combined(codes: Sequence[int]) -> int:
     return TransferError.exit_code
 
 
+def _parts(names: Sequence[str], bytes_max: int) -> Iterator[list[str]]:
+    """Yield the names in groups of at most `bytes_max` bytes of JSON, and at least one name."""
+    part: list[str] = []
+    left = bytes_max
+    for name in names:
+        size = len(json.dumps(name)) + len(", ")
+        if part and size > left:
+            yield part
+            part, left = [], bytes_max
+        part.append(name)
+        left -= size
+    if part:
+        yield part
+
+
 def _file_name(line: str) -> str:
     """Return the name in a line of a list of files, which may begin with `./`, as `find .` prints it."""
     while line.startswith("./"):
         line = line[2:].lstrip("/")
     return "" if line == "." else line
+
+
+def _directories_last(names: Sequence[str]) -> list[str]:
+    """Return the names with the directories at the end, each one after those in it: only empty ones can be deleted."""
+    directories = sorted((name for name in names if name.endswith("/")), reverse=True)
+    return [*(name for name in names if not name.endswith("/")), *directories]
 
 
 def names_of_list(path: str) -> list[str]:

@@ -577,7 +577,12 @@ def _check_chunk(options: Options, ends: list[Location]) -> None:
     if all(end.kind in ("file", *IN_MEMORY) for end in ends):
         least, why = MIN_FILE_CHUNK_BYTES, "the overhead of smaller chunks is too high"
     if options.chunk_bytes < least:
-        raise UsageError(f"chunks of {options.chunk_bytes} bytes: must be at least {least >> 10}KiB", hint=why)
+        asked = format_count(options.chunk_bytes, "byte")
+        raise UsageError(f"chunks of {asked}: must be at least {_in_binary_units(least)}", hint=why)
+
+
+def _in_binary_units(size_bytes: int) -> str:
+    return f"{size_bytes >> 20}MiB" if size_bytes % (1 << 20) == 0 else f"{size_bytes >> 10}KiB"
 
 
 def _ceiling_price(options: Options, plan: Plan) -> float | None:

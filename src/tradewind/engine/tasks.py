@@ -99,6 +99,7 @@ def become_listing(
     long: bool,
     human: bool,
     as_json: bool,
+    quiet: bool,
 ) -> NoReturn:
     """List an object, what is below a directory, or what matches a pattern. Raises UsageError, GatewayError."""
     store, prefix, rules = _listed(gateway, url, access, rules, below=recursive, folders=not recursive)
@@ -114,16 +115,25 @@ def become_listing(
             "human": human,
             "json": as_json,
         },
+        quiet=quiet,
     )
 
 
 def become_sum(
-    gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, depth: int, human: bool, as_json: bool
+    gateway: str | None,
+    url: str,
+    access: Access,
+    rules: ObjectFilter,
+    *,
+    depth: int,
+    human: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> NoReturn:
     """Count objects and sum sizes, also of folders up to `depth` levels below. Raises UsageError, GatewayError."""
     store, prefix, rules = _listed(gateway, url, access, rules, below=True)
     task = {"task": "du", "store": to_document(store), "prefix": prefix, "human": human, "json": as_json}
-    become(gateway, {**task, "filter": to_document(rules), **({"depth": depth} if depth else {})})
+    become(gateway, {**task, "filter": to_document(rules), **({"depth": depth} if depth else {})}, quiet=quiet)
 
 
 def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool) -> NoReturn:
@@ -193,6 +203,7 @@ def become_check(
     read: bool,
     one_way: bool,
     as_json: bool,
+    quiet: bool,
 ) -> NoReturn:
     """Compare two trees. Raises UsageError, GatewayError."""
     sides = []
@@ -220,6 +231,7 @@ def become_check(
             "one_way": one_way,
             "json": as_json,
         },
+        quiet=quiet,
     )
 
 
@@ -233,6 +245,7 @@ def become_upload(
     object_lock: ObjectLock,
     attributes: AttributeRules,
     as_json: bool,
+    quiet: bool,
 ) -> NoReturn:
     """Write standard input to one object. Raises UsageError, GatewayError."""
     refuse_remote_name(destination)
@@ -256,6 +269,7 @@ def become_upload(
             "attributes": to_document(checked(attributes, [place.kind])),
             "json": as_json,
         },
+        quiet=quiet,
     )
 
 
@@ -358,8 +372,11 @@ def store_answers(gateway: str | None, url: str, access: Access, *, timeout_s: f
     return code not in (None, Unavailable.exit_code)
 
 
-def become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
-    """Replace this process by a task; with `mute` its output is discarded. Raises GatewayError."""
+def become(gateway: str | None, task: dict[str, Any], *, mute: bool = False, quiet: bool = False) -> NoReturn:
+    """Replace this process by a task; with `mute` its output is discarded, with `quiet` its messages but errors.
+
+    Raises GatewayError.
+    """
     from tradewind.gateway.task import become_task
 
-    become_task(gateway or find_gateway(), task, mute=mute)
+    become_task(gateway or find_gateway(), task, mute=mute, quiet=quiet)

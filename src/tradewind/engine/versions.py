@@ -54,7 +54,7 @@ def become_version_deletion(
     """Delete the versions that `count_versions` counts, for good. Raises UsageError, GatewayError."""
     chosen = _chosen(url, access, rules, pattern, recursive=recursive)
     options = {"dry_run": dry_run, "json": as_json, "allow_empty": allow_empty, "versions": True}
-    become(gateway, {"task": "rm", **chosen, **options}, mute=mute)
+    become(gateway, {"task": "rm", **chosen, **options}, mute=mute, quiet=mute)
 
 
 def _chosen(

@@ -20,25 +20,28 @@ Surroundings = tuple["Mapping[str, str] | None", tuple[int, ...]]
 HERE: Surroundings = (None, ())
 
 
-def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
+def become_task(binary: str, task: dict[str, Any], *, mute: bool = False, quiet: bool = False) -> NoReturn:
     """Replace this process by the task, so that the user gets its output and exit code and can send it signals.
 
     The task is passed in an anonymous file, so that standard input stays free for data. With `mute` its standard output
-    is discarded. Raises GatewayError.
+    is discarded, and with `quiet` its messages other than errors. Raises GatewayError.
     """
     descriptor = _task_file(task)
     if mute:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.set_inheritable(descriptor, True)
     try:
-        os.execv(binary, [binary, "task", "--file", f"/dev/fd/{descriptor}"])
+        os.execv(binary, _words(binary, descriptor, quiet=quiet))
     except OSError as error:
         raise not_started(binary, error) from error
 
 
 def run_task(binary: str, task: dict[str, Any], around: Surroundings = HERE, *, quiet: bool = False) -> int:
-    """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError."""
-    return _run(binary, task, around, stdout=subprocess.DEVNULL if quiet else None).returncode
+    """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError.
+
+    With `quiet` it writes only errors.
+    """
+    return _run(binary, task, around, quiet=quiet, stdout=subprocess.DEVNULL if quiet else None).returncode
 
 
 def try_task(binary: str, task: dict[str, Any]) -> None:
@@ -124,14 +127,14 @@ def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any
 
 
 def _run(
-    binary: str, task: dict[str, Any], around: Surroundings = HERE, **streams: Any
+    binary: str, task: dict[str, Any], around: Surroundings = HERE, *, quiet: bool = False, **streams: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the task as a child; `streams` are further arguments of `subprocess.run`.
 
     Raises GatewayError if the program cannot be run, TimeoutExpired.
     """
     descriptor, (environment, descriptors) = _task_file(task), around
-    words = [binary, "task", "--file", f"/dev/fd/{descriptor}"]
+    words = _words(binary, descriptor, quiet=quiet)
     try:
         return subprocess.run(words, pass_fds=[descriptor, *descriptors], env=environment, check=False, **streams)
     except OSError as error:
@@ -147,6 +150,10 @@ def _error(
     said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
     message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
     return kind(message, hint=said.get("hint"))
+
+
+def _words(binary: str, descriptor: int, *, quiet: bool) -> list[str]:
+    return [binary, "task", "--file", f"/dev/fd/{descriptor}", *(["--quiet"] if quiet else [])]
 
 
 def _task_file(task: dict[str, Any]) -> int:

@@ -44,6 +44,18 @@ impl Names {
         hashes.insert(name_hash(target, form))
     }
 
+    /// Like [`has_twin`](Self::has_twin). For a twin, returns whether it or an earlier name of this form may have odd
+    /// segments.
+    pub fn twin_by_segments(&self, target: u16, form: &str, has_odd_segments: bool) -> Option<bool> {
+        // No form has an empty segment, so this is the form of nothing else. It is added before the form, and looked
+        // for after it, because names are added concurrently.
+        let odd = format!("{form}//");
+        if has_odd_segments {
+            self.has_twin(target, &odd);
+        }
+        self.has_twin(target, form).then(|| self.may_have(target, &odd))
+    }
+
     /// Returns whether the form of a name may have been added.
     pub fn may_have(&self, target: u16, form: &str) -> bool {
         let (hash, hashes) = (name_hash(target, form), self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -158,5 +170,20 @@ mod tests {
         assert!((0..EXACT_NAMES_MAX).all(|index| names.may_have(0, &name(index))));
         names.has_twin(0, "one more");
         assert!((0..EXACT_NAMES_MAX).all(|index| names.may_have(0, &name(index)) && names.has_twin(0, &name(index))));
+    }
+
+    #[test]
+    fn a_twin_may_have_other_segments_only_if_a_name_of_its_form_has_odd_ones() {
+        let names = Names::default();
+        for (form, has_odd_segments, twin) in [
+            ("name", false, None),
+            ("name", false, Some(false)),
+            ("name", true, Some(true)),
+            ("name", false, Some(true)),
+            ("other", true, None),
+            ("other", false, Some(true)),
+        ] {
+            assert_eq!(names.twin_by_segments(0, form, has_odd_segments), twin, "{form}");
+        }
     }
 }

@@ -128,10 +128,11 @@ impl From<JournalError> for TaskError {
 
 type TaskResult = Result<(), TaskError>;
 
-/// `tradewind-gateway task`: reads a task from `file` (stdin if `None`), runs it, and returns the exit code. SIGINT and
-/// SIGTERM stop a `put` or `cancel` cleanly; other tasks end at once, because they leave nothing behind.
-pub async fn main(file: Option<&Path>) -> u8 {
-    let mut streams = Streams::of_process();
+/// `tradewind-gateway task`: reads a task from `file` (stdin if `None`), runs it, and returns the exit code. With
+/// `quiet`, its only messages are errors. SIGINT and SIGTERM stop a `put` or `cancel` cleanly; other tasks end at once,
+/// because they leave nothing behind.
+pub async fn main(file: Option<&Path>, quiet: bool) -> u8 {
+    let mut streams = Streams::of_process(quiet);
     let task = match read_task(file) {
         Ok(task) => task,
         Err(error) => return end(Err(error), &mut streams),
@@ -217,7 +218,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         Task::Presign { store, key, expires_s, json } => {
             presign::presign(&config_of(&store), &key, expires_s, json, streams).await
         }
-        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: true, keys: _ } => {
+        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: true, .. } => {
             let rm = rm_versions(&store, policy)?;
             let rm = rm_versions::RmVersions { dry_run, json, allow_empty, ..rm };
             rm.run(&key, recursive, &filter, streams).await
@@ -225,10 +226,21 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         Task::CountVersions { store, key, recursive, filter } => {
             rm_versions(&store, policy)?.count(&key, recursive, &filter, streams).await
         }
-        Task::Rm { store, key, keys, recursive, filter, dry_run, json, allow_empty, versions: false } => {
+        Task::Rm {
+            store,
+            key,
+            keys,
+            continues_list,
+            recursive,
+            filter,
+            dry_run,
+            json,
+            allow_empty,
+            versions: false,
+        } => {
             let rm = rm::Rm { store: open(&store)?, dry_run, json, allow_empty, policy };
             match keys {
-                Some(names) => rm.run_named(&key, names, streams).await,
+                Some(names) => rm.run_named(&key, names, continues_list, streams).await,
                 None => rm.run(&key, recursive, &filter, streams).await,
             }
         }

@@ -6,7 +6,7 @@
 
 use super::{Streams, TaskError, TaskResult};
 use crate::attributes::{Inherited, locked, set_by};
-use crate::failure::object_url;
+use crate::failure::{counted, object_url};
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
 use bytes::{Bytes, BytesMut};
@@ -249,7 +249,7 @@ impl Put {
             streams.json_line(&Line { url: &url, bytes: sent.bytes, etag: sent.written.etag.as_deref(), proof })?;
         } else {
             let proven = if proof == "none" { "the store states no checksum" } else { "checksum proven" };
-            streams.say(&format!("{} bytes written to {url}; {proven}", sent.bytes));
+            streams.say(&format!("{} written to {url}; {proven}", counted(sent.bytes, "byte", "bytes")));
         }
         Ok(())
     }

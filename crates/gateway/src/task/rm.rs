@@ -102,7 +102,15 @@ impl Rm {
 
     /// Deletes the objects with these names below `prefix`. One that does not exist, or for which the store rejects the
     /// credentials, fails alone; after [`UNAUTHENTICATED_IN_A_ROW_MAX`] of the latter in a row the rest is not tried.
-    pub(super) async fn run_named(&self, prefix: &str, names: Vec<String>, streams: &mut Streams) -> TaskResult {
+    ///
+    /// A dry run that continues a list does not know the names before it, so it counts all directories as empty.
+    pub(super) async fn run_named(
+        &self,
+        prefix: &str,
+        names: Vec<String>,
+        continues_list: bool,
+        streams: &mut Streams,
+    ) -> TaskResult {
         let mut untried = names.len() as u64;
         let asked = futures::stream::iter(names.into_iter().map(|name| async move {
             let key = format!("{prefix}{name}");
@@ -111,7 +119,8 @@ impl Rm {
         }));
         let mut asked = std::pin::pin!(asked.buffered(HEADS_AT_ONCE_MAX));
         let keys_max = self.store.limits().delete_keys_max.clamp(1, BATCH_KEYS_MAX);
-        let (mut tally, mut missing, mut batch, mut gone) = (Tally::default(), 0, Vec::new(), HashSet::new());
+        let (mut tally, mut missing, mut batch) = (Tally::default(), 0, Vec::new());
+        let mut gone = Gone { keys: HashSet::new(), knows_all: !(self.dry_run && continues_list) };
         // Not yet printed: if the store rejects the credentials for every name, that is one error.
         let mut rejected = Vec::new();
         while let Some((key, found)) = asked.next().await {
@@ -168,11 +177,7 @@ impl Rm {
 
     /// Deletes objects, of which a directory of files may keep its entries: [`Store::delete`] leaves it silently. Adds
     /// what a dry run would delete to `gone`.
-    async fn delete_named(
-        &self,
-        batch: Vec<ObjectDeletion>,
-        gone: &mut HashSet<String>,
-    ) -> Vec<(String, Result<(), Error>)> {
+    async fn delete_named(&self, batch: Vec<ObjectDeletion>, gone: &mut Gone) -> Vec<(String, Result<(), Error>)> {
         let mut verdicts = self.delete(batch).await;
         if !self.store.url().starts_with("file:") {
             return verdicts;
@@ -181,25 +186,25 @@ impl Rm {
             if verdict.is_ok() && key.ends_with('/') && self.is_left(key, gone).await {
                 let url = object_url(self.store.as_ref(), key);
                 *verdict = Err(Error::new(ErrorKind::Unsupported, "delete", url, "the directory is not empty"));
-            } else if self.dry_run && gone.len() < GONE_KEYS_MAX {
-                gone.insert(key.clone());
+            } else if self.dry_run {
+                gone.add(key);
             }
         }
         verdicts
     }
 
     /// Returns whether a directory still exists, or in a dry run, whether it holds more than what is in `gone`.
-    async fn is_left(&self, directory: &str, gone: &HashSet<String>) -> bool {
+    async fn is_left(&self, directory: &str, gone: &Gone) -> bool {
         if !self.dry_run {
             return self.policy.run("head", self.store.url(), || self.store.head(directory)).await.is_ok();
         }
-        if gone.len() == GONE_KEYS_MAX {
+        if !gone.knows_all {
             return false;
         }
         let (store, prefix) = (self.store.clone(), directory.to_owned());
         let listing = Listing::new(store, prefix, self.policy, NameSpan::default(), Skips::default());
         let Ok(pages) = listing.in_any_order().await else { return false };
-        let stays = |object: &ObjectInfo| object.key != directory && !gone.contains(&object.key);
+        let stays = |object: &ObjectInfo| object.key != directory && !gone.keys.contains(&object.key);
         let mut pages = std::pin::pin!(pages);
         while let Some(Ok(page)) = pages.next().await {
             if !page.refused.is_empty() || page.objects.iter().any(stays) {
@@ -311,6 +316,22 @@ impl Rm {
             }
         }
         Ok(())
+    }
+}
+
+/// The keys that a dry run would have deleted so far.
+struct Gone {
+    keys: HashSet<String>,
+    /// False if there are others.
+    knows_all: bool,
+}
+
+impl Gone {
+    fn add(&mut self, key: &str) {
+        self.knows_all &= self.keys.len() < GONE_KEYS_MAX;
+        if self.knows_all {
+            self.keys.insert(key.to_owned());
+        }
     }
 }
 

@@ -20,29 +20,40 @@ pub struct Streams {
 
 /// Where a task writes messages for the user, one line at a time. Clones share the output.
 #[derive(Clone)]
-pub struct Talk(Arc<Mutex<dyn Write + Send>>);
+pub struct Talk {
+    writer: Arc<Mutex<dyn Write + Send>>,
+    /// Write errors only.
+    quiet: bool,
+}
 
 impl Talk {
     /// Writes messages to `writer`.
     pub fn new(writer: impl Write + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(writer)))
+        Self { writer: Arc::new(Mutex::new(writer)), quiet: false }
     }
 
-    /// Writes one line, whatever characters a name in it contains.
+    /// Writes one line, whatever characters a name in it contains, unless only errors are wanted.
     pub(super) fn say(&self, line: &str) {
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.quiet {
+            self.write(line);
+        }
+    }
+
+    fn write(&self, line: &str) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // A message that cannot be written changes nothing.
         writeln!(writer, "{}", one_line(line)).ok();
     }
 }
 
 impl Streams {
-    /// The streams of the process; stdout is buffered and flushed at the end.
-    pub fn of_process() -> Self {
+    /// The streams of the process; stdout is buffered and flushed at the end. With `quiet`, only errors are written to
+    /// stderr.
+    pub fn of_process(quiet: bool) -> Self {
         Self {
             input: Some(Box::new(Named("standard input", io::stdin()))),
             data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, Named("standard output", io::stdout()))),
-            talk: Talk::new(io::stderr()),
+            talk: Talk { quiet, ..Talk::new(io::stderr()) },
         }
     }
 
@@ -60,16 +71,16 @@ impl Streams {
         self.data.write_all(b"\n")
     }
 
-    /// Writes one line to the user, whatever characters a name in it contains.
+    /// Writes one line to the user, whatever characters a name in it contains, unless only errors are wanted.
     pub(super) fn say(&mut self, line: &str) {
         self.talk.say(line);
     }
 
     /// Writes what went wrong, with a hint.
     pub(super) fn say_error(&mut self, message: &str, hint: Option<&str>) {
-        self.say(&format!("error: {message}"));
+        self.talk.write(&format!("error: {message}"));
         if let Some(hint) = hint {
-            self.say(&format!("hint: {hint}"));
+            self.talk.write(&format!("hint: {hint}"));
         }
     }
 }

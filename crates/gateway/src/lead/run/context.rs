@@ -22,8 +22,17 @@ pub(super) struct Context {
     pub(super) events: EventSender,
     /// A request without an answer fails after this time, in seconds.
     pub(super) request_s: u32,
-    /// By index of the destination: whether it has been seen to keep names apart that others treat as one.
-    pub(super) tells_names_apart: Vec<AtomicBool>,
+    /// By index of the destination.
+    pub(super) tells_names_apart: Vec<ToldApart>,
+}
+
+/// Whether a destination has been seen to keep names apart that others treat as one.
+#[derive(Default)]
+pub(super) struct ToldApart {
+    /// Names that differ in case or Unicode form.
+    pub(super) by_letters: AtomicBool,
+    /// Names that differ in empty segments, `.` or `..`.
+    pub(super) by_segments: AtomicBool,
 }
 
 impl Context {

@@ -98,7 +98,8 @@ impl Run {
         let hint = if is_empty && self.context.job.delete.is_some() { Some(EMPTY_SOURCE_HINT) } else { error.hint() };
         let outcome = error.outcome();
         let left = if outcome == Outcome::SourceNotFound { self.intake.unfinished() } else { 0 };
-        let hint = if left > 0 { Some(source_gone_hint(left)) } else { hint.map(str::to_owned) };
+        let fitting = |hint: &str| self.context.fitting(hint.to_owned());
+        let hint = if left > 0 { Some(source_gone_hint(left)) } else { hint.map(fitting) };
         Ending { outcome, message: Some(error.to_string()), hint, to_delete: None }
     }
 

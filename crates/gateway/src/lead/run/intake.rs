@@ -8,7 +8,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::transfer::{ObjectTransfer, needs_attributes};
 use super::twins::{Twins, judge};
-use crate::failure::object_url;
+use crate::failure::{counted, object_url};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Side, UPLOAD_GONE};
@@ -92,12 +92,12 @@ impl Intake {
     /// Admits an object of the survey.
     pub(super) async fn item(&mut self, item: Box<WorkItem>, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
         match item.twin {
-            Some(Twin::Same) if self.context.job.dry_run => {
+            Some(Twin { is_there: true, .. }) if self.context.job.dry_run => {
                 recorder.tally.skipped(item.target, 1);
                 return Ok(Admitted::Nothing);
             }
-            Some(Twin::Same) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
-            Some(Twin::New) | None => recorder.tally.found(item.info.size_bytes),
+            Some(Twin { is_there: true, .. }) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
+            Some(_) | None => recorder.tally.found(item.info.size_bytes),
         }
         if let Some(cause) = recorder.causes.closed(FailureSite::Target(item.target)).cloned() {
             let Cause { kind, message, hint, .. } = cause;
@@ -126,7 +126,8 @@ impl Intake {
         }
         let least = if recorder.tally.listed { "" } else { "at least " };
         let option = if job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
-        Some(format!("{least}{total} bytes would be moved, but {option} allows {ceiling}"))
+        let total = counted(total, "byte", "bytes");
+        Some(format!("{least}{total} would be moved, but {option} allows {ceiling}"))
     }
 
     fn would_copy(&self, item: &WorkItem, recorder: &Recorder) {
@@ -177,7 +178,7 @@ impl Intake {
             Looked::Judged(judged) => self.judged(judged.0, judged.1, recorder),
             Looked::Failed(failed) => {
                 let (item, failure) = *failed;
-                if item.twin == Some(Twin::Same) {
+                if item.twin.is_some_and(|twin| twin.is_there) {
                     recorder.tally.found(item.info.size_bytes);
                 }
                 self.outlook.not_looked(item.target);
@@ -193,7 +194,7 @@ impl Intake {
             recorder.tally.skipped(item.target, 1);
             return Admitted::Nothing;
         }
-        if item.twin == Some(Twin::Same) {
+        if item.twin.is_some_and(|twin| twin.is_there) {
             recorder.tally.found(item.info.size_bytes);
         }
         self.load(Box::new(WorkItem { twin: None, ..*item }), Beginning::First, recorder)

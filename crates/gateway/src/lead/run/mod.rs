@@ -60,7 +60,7 @@ use crate::lead::survey::{Found, SurveyEnd, SurveyError, UNREACHABLE_HINT, WorkI
 use crate::node::hop_reports::HopReports;
 use crate::retry::RetryPolicy;
 use causes::{Cause, FailureSite};
-use context::Context;
+use context::{Context, ToldApart};
 use dispatcher::{Dispatcher, Ended};
 use finisher::Finisher;
 use intake::{Admitted, Intake};
@@ -72,7 +72,6 @@ use spending::{Spending, spent_before};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tally::Tally;
 use tokio::sync::{mpsc, watch};
@@ -249,7 +248,7 @@ impl Run {
         let (rerouted, hop_reports) = (setup.rerouted, setup.hop_reports);
         let LeadSetup { job, limits, routes, sources, local, replies, source, targets, events, .. } = setup;
         let policy = RetryPolicy::of_job(&limits, &job);
-        let tells_names_apart = targets.iter().map(|_| AtomicBool::new(false)).collect();
+        let tells_names_apart = targets.iter().map(|_| ToldApart::default()).collect();
         let request_s = limits.request_s;
         let context = Arc::new(Context { job, source, targets, local, policy, events, request_s, tells_names_apart });
         let dir = context.job.state_dir.as_deref().map(Path::new);

@@ -249,11 +249,14 @@ impl ObjectTransfer {
     }
 
     /// Returns whether the store could not copy the object itself, so that its bytes must pass through a gateway after
-    /// all.
+    /// all. SeaweedFS cannot find the empty object of a directory to copy it.
     pub(super) fn may_travel_instead(&self) -> bool {
         let kind = self.failure.as_ref().map(|failure| failure.kind.as_str());
         self.item.server_side
-            && matches!(kind, Some("unsupported" | "mismatch" | "bad_request" | "too_large" | "invalid_key"))
+            && matches!(
+                kind,
+                Some("unsupported" | "mismatch" | "bad_request" | "too_large" | "invalid_key" | "not_found")
+            )
     }
 
     /// Bytes that were counted as acknowledged before the object ended.

@@ -9,11 +9,11 @@ use super::looking::Looked;
 use crate::failure::object_url;
 use crate::lead::backlog::{Backlog, Reading};
 use crate::lead::names::Names;
-use crate::lead::survey::{SurveyError, Twin, WorkItem};
+use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Side};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use tradewind_store::{Error, ErrorKind, Expect, Store, goes_by_another_name, name_form};
 use tradewind_wire::Fault;
 
@@ -59,13 +59,14 @@ impl Twins {
 /// Determines whether an object may be written under its name.
 pub(super) async fn judge(mut item: Box<WorkItem>, context: &Context) -> Looked {
     let target = usize::from(item.target);
-    match look(&context.targets[target], &item.target_key, &context.tells_names_apart[target], context).await {
+    let by_segments = item.twin.as_ref().is_none_or(|twin| twin.by_segments);
+    match look(target, &item.target_key, by_segments, context).await {
         Ok(Found::Nothing) => {
             item.expect = Some(Expect::Absent);
             Looked::Judged(Box::new((item, false)))
         }
         Ok(Found::ItsOwn(now)) => {
-            let is_there = item.twin == Some(Twin::Same) && item.expect.as_ref() == Some(&now);
+            let is_there = item.twin.as_ref().is_some_and(|twin| twin.is_there) && item.expect.as_ref() == Some(&now);
             item.expect = Some(now);
             Looked::Judged(Box::new((item, is_there)))
         }
@@ -84,24 +85,23 @@ enum Found {
     Another,
 }
 
-async fn look(
-    store: &Arc<dyn Store>,
-    key: &str,
-    tells_names_apart: &AtomicBool,
-    context: &Context,
-) -> Result<Found, Error> {
+async fn look(target: usize, key: &str, by_segments: bool, context: &Context) -> Result<Found, Error> {
+    let (store, told_apart) = (&context.targets[target], &context.tells_names_apart[target]);
     let now = match context.policy.run("head", store.url(), || store.head(key)).await {
         Ok(now) => now,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
-    if !tells_names_apart.load(Ordering::Relaxed) {
-        let asked = context.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key));
+    let was_seen = if by_segments { &told_apart.by_segments } else { &told_apart.by_letters };
+    if !was_seen.load(Ordering::Relaxed) {
+        let asked = context.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key, by_segments));
         if asked.await? {
             return Ok(Found::Another);
         }
-        tells_names_apart.store(true, Ordering::Relaxed);
+        // A look at the segments is one at the letters, too.
+        told_apart.by_letters.store(true, Ordering::Relaxed);
+        was_seen.store(true, Ordering::Relaxed);
     }
     Ok(Found::ItsOwn(Expect::seen(Some(&now))))
 }

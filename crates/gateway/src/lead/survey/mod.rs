@@ -59,12 +59,12 @@ pub struct WorkItem {
 
 /// An object whose name the destination may treat as that of another object, see [`names`](crate::lead::names). It
 /// waits until the others are written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Twin {
-    /// It is to be transferred.
-    New,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Twin {
     /// The destination had it when it was listed. It stays as it is, unless the job has written the other one over it.
-    Same,
+    pub is_there: bool,
+    /// The two names may differ in their segments, and not only in letters.
+    pub by_segments: bool,
 }
 
 /// Result of the survey.

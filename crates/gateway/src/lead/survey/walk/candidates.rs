@@ -13,7 +13,7 @@ use crate::node::work::Unsynced;
 use futures::StreamExt;
 use std::sync::atomic::Ordering;
 use tradewind_contract::{Comparison, Selection};
-use tradewind_store::{Error, ErrorKind, Expect, ObjectInfo, Store, Written, name_form};
+use tradewind_store::{Error, ErrorKind, Expect, ObjectInfo, Store, Written, has_odd_segments, name_form};
 
 /// The clock may have been set back by so much while a run wrote.
 const CLOCK_SLACK_MS: i64 = 15 * 60 * 1000;
@@ -25,8 +25,8 @@ pub(super) struct Candidate {
     ours: ObjectInfo,
     theirs: Option<ObjectInfo>,
     check: Option<Box<Unsynced>>,
-    /// The destination may take its name for that of another object.
-    is_twin: bool,
+    /// If the destination may take its name for that of another object: whether their segments may differ.
+    twin_by_segments: Option<bool>,
 }
 
 impl Walk {
@@ -70,7 +70,7 @@ impl Walk {
         };
         let mut verdicts = std::pin::pin!(verdicts);
         while let Some((candidate, same)) = verdicts.next().await {
-            if same && !candidate.is_twin {
+            if same && candidate.twin_by_segments.is_none() {
                 skipped[usize::from(candidate.target)].add(&candidate.ours);
             } else {
                 self.say(Found::Item(self.work(candidate, same))).await?;
@@ -124,10 +124,12 @@ impl Walk {
                 continue;
             }
             let form = name_form(store.as_ref(), &target_key);
-            let is_twin = form.is_some_and(|form| self.names.has_twin(target, &form));
+            let is_odd = has_odd_segments(&target_key);
+            let twin_by_segments = form.and_then(|form| self.names.twin_by_segments(target, &form, is_odd));
             let is_last = index + 1 == self.survey.targets.len();
             let ours = if is_last { ours.take() } else { ours.clone() };
-            candidates.extend(ours.map(|ours| Candidate { target, target_key, ours, theirs, check: None, is_twin }));
+            let candidate = |ours| Candidate { target, target_key, ours, theirs, check: None, twin_by_segments };
+            candidates.extend(ours.map(candidate));
         }
         Ok(())
     }
@@ -286,7 +288,7 @@ impl Walk {
     }
 
     fn work(&self, candidate: Candidate, same: bool) -> Box<WorkItem> {
-        let twin = candidate.is_twin.then_some(if same { Twin::Same } else { Twin::New });
+        let twin = candidate.twin_by_segments.map(|by_segments| Twin { is_there: same, by_segments });
         Box::new(WorkItem {
             target: candidate.target,
             target_key: candidate.target_key,
