@@ -93,7 +93,8 @@ def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage)
         and "foreign of fleet-foreign, started on another host" in swept.stdout
     )
     assert swept.stdout.endswith(
-        "kept 2 machines whose command runs or is elsewhere, or of warm fleets; --all ends them, too\n"
+        "kept 2 machines (1 in use, 1 started on another host or in another container); "
+        "`fleet sweep --all` ends them, too\n"
     )
     assert stage.listed() == {"mine": "in use", "foreign": "elsewhere"}
     rest = stage.command.run("fleet", "sweep", "--all").expect(0)
@@ -114,7 +115,7 @@ def test_a_host_that_cannot_be_asked_hides_no_other(stage: Stage) -> None:
     ("words", "why"),
     [
         (("fleet", "sweep", "x"), "`fleet sweep` takes no ID"),
-        (("fleet", "list", "--all"), "--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`"),
+        (("fleet", "list", "--all"), "--all belongs to `fleet sweep` and `fleet down`"),
     ],
 )
 def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:

@@ -41,7 +41,7 @@ def test_hosts_that_work_are_added_and_nothing_is_overwritten(stage: Stage) -> N
     assert "BAD  no-such-host.invalid  no-such-host.invalid: ssh: Could not resolve hostname" in shown.stdout
     assert "example" not in shown.stdout and stage.path.read_text() == stage.before
     assert f"hint: -y adds 1 host to {stage.path}" in shown.stderr
-    assert shown.stdout.endswith("site:here  1 machine left, hosts, from $0.00 per hour\n")
+    assert shown.stdout.endswith("site:here  1 machine left on your hosts, from $0.00 per hour\n")
     stage.command.run("init", "-y").expect(0)
     tables = '[[ssh.hosts]]\nname = "here"\nregion = "site:here"\naddress = "127.0.0.1"\n'
     assert stage.path.read_text() == f"{stage.before}\n\n{tables}"

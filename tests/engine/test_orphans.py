@@ -26,7 +26,13 @@ from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 
 RENTED = {"kind": "gcp"}
 TAKEN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": RENTED}]}
-OWN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": {"kind": "ssh"}}]}
+OWN = {
+    "kind": "mixed",
+    "members": [
+        {"name": "one", "regions": ["site:a"], "provider": {"kind": "ssh"}},
+        {"name": "two", "regions": ["gcp:us-east1"], "provider": RENTED},
+    ],
+}
 
 
 class Cloud(FakeProvider):
@@ -114,6 +120,39 @@ def test_fleets_in_use_warm_ones_and_hosts_of_the_user_are_left_alone(tmp_path: 
     journal.give_back(used)
 
 
+def test_a_machine_that_outlives_its_warm_fleet_is_ended(
+    tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, journal = killed(tmp_path, cloud, "warm"), FleetJournal(tmp_path)
+    WarmBook(journal).keep(fleet, Keeping(300, time.time() - 1, {"one": WarmMachine("site:a")}))
+    journal.leased(fleet, "one", -1)
+    run(tmp_path)
+    assert capsys.readouterr().err.startswith(f"note: ended 1 machine of warm fleet {fleet}, whose lease has expired\n")
+    assert cloud.living == {}
+
+
+def test_a_command_that_fails_does_not_wait(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(tmp_path, cloud)
+    hanging = threading.Event()
+    monkeypatch.setattr(Cloud, "machines", lambda *_: hanging.wait(60) and ())
+    try:
+        args = Namespace(quiet=False, json=False)
+        with (
+            Engine(state_dir=str(tmp_path), gateway="no-binary") as engine,
+            pytest.raises(KeyboardInterrupt),
+            words.ending_orphans(args, engine),
+        ):
+            raise KeyboardInterrupt
+    finally:
+        hanging.set()
+        for thread in threading.enumerate():
+            if thread.name == "orphaned fleets":
+                thread.join()
+    assert capsys.readouterr().err == ""
+
+
 def test_an_acceleration_is_only_named_and_not_while_it_may_serve_connections(
     tmp_path: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,7 +201,7 @@ def test_doctor_names_them_and_how_to_end_them(tmp_path: Path, cloud: Cloud) -> 
 
     assert findings() == []
     fleet = killed(tmp_path, cloud)
-    assert findings() == [(f"the command of {fleet} was killed; machines may still run", "tradewind fleet down")]
+    assert findings() == [(f"machines of {fleet} may still run, but no command uses them", "tradewind fleet down")]
     run(tmp_path)
     assert findings() == []
 

@@ -108,7 +108,7 @@ def test_init_prints_the_permissions_and_what_is_available_and_doctor_what_is_mi
     own.write_text(json.dumps(config), encoding="utf-8")
     written = transfer.command.configuration.read_text(encoding="utf-8")
     transfer.command.configuration.write_text(written.replace(str(stage.lab.kubeconfig), str(own)), encoding="utf-8")
-    assert transfer.command.run("doctor").expect(0).stdout.count(" left, pods, from ") == len(REGIONS)
+    assert transfer.command.run("doctor").expect(0).stdout.count(" left as pods, from ") == len(REGIONS)
     stage.kubectl("delete", "rolebinding", ROLE)
     refused = transfer.command.run("doctor").expect(1).stdout
     assert "BAD  machines " in refused and "site:a" in refused and "list jobs" in refused, refused

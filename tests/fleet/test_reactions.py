@@ -153,7 +153,7 @@ def test_a_missing_permission_fails_at_once_and_is_named(world: World) -> None:
 
 def test_a_quota_is_respected_before_anything_is_ordered(world: World) -> None:
     world.provider.quotas["cloud:b"] = Quota(4, used=4)
-    with pytest.raises(ProviderRefused, match="needs 1 machine in cloud:b, the local provider has 0") as caught:
+    with pytest.raises(ProviderRefused, match="needs 1 machine in cloud:b, which has 0 left") as caught:
         world.start()
     assert caught.value.kind == "quota"
     assert "launch" not in world.provider.calls

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,11 @@ def run(args: Namespace) -> int:
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         fleets = engine.fleets
         fleets.say = lambda line: print(f"note: {line}", file=sys.stderr)
-        if (args.everywhere and args.action != "list") or (args.all and args.action not in ("sweep", "down")):
-            raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`")
+        if args.everywhere and args.action != "list":
+            raise UsageError("--everywhere belongs to `fleet list`")
+        if args.all and args.action not in ("sweep", "down"):
+            hint = "`fleet list --everywhere` shows all machines" if args.action == "list" else None
+            raise UsageError("--all belongs to `fleet sweep` and `fleet down`", hint=hint)
         if args.action == "up":
             from tradewind.cli.orphans import ending_orphans
 
@@ -116,7 +120,12 @@ def run(args: Namespace) -> int:
         if args.fleets:
             return _down(args, fleets)
         ends = fleets.end_unused() if args.all else fleets.end_abandoned()
-        return max(_report_ends(args, ends), _report_unreadable(args, fleets))
+        code = _report_ends(args, ends)
+        if code == 0 and not args.quiet and not args.json and (left := fleets.open_count()):
+            kept = "in use" if args.all else "in use or warm"
+            words = f"{format_count(left, 'fleet')} {kept} {'stays' if left == 1 else 'stay'}"
+            print(f"note: {words}; `tradewind fleet down ID` ends one", file=sys.stderr)
+        return max(code, _report_unreadable(args, fleets))
 
 
 def _down(args: Namespace, fleets: Fleets) -> int:
@@ -230,9 +239,22 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     if not (left or owned or code or args.json):
         print("nothing is left")
     if kept and not args.json:
-        machines = format_count(len(kept), "machine")
-        print(f"kept {machines} whose command runs or is elsewhere, or of warm fleets; --all ends them, too")
+        print(
+            f"kept {format_count(len(kept), 'machine')} ({_owners(kept)}); `fleet sweep --all` ends {_them(kept)}, too"
+        )
     return code
+
+
+def _owners(kept: Sequence[FoundMachine]) -> str:
+    """Return why machines are kept, each reason with the number of its machines if there are several."""
+    counts: Counter[str] = Counter(one.owner for one in kept)
+    return ", ".join(
+        WHOSE[owner] if len(counts) == 1 else f"{counts[owner]} {WHOSE[owner]}" for owner in WHOSE if owner in counts
+    )
+
+
+def _them(machines: Sequence[FoundMachine]) -> str:
+    return "it" if len(machines) == 1 else "them"
 
 
 def _code(failed: Mapping[str, TradewindError]) -> int:
@@ -305,7 +327,8 @@ def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
     sites = args.configuration.sites()
     if not sites:
         raise UsageError(
-            "the configuration has no hosts, clusters or clouds", hint="docs/guides/fleet.md shows how to add them"
+            "the configuration has no hosts, clusters or clouds",
+            hint="`tradewind init` looks for some; docs/guides/fleet.md shows how to add others",
         )
     return fleets.everywhere(sites)
 

@@ -1,10 +1,10 @@
-"""Rented machines of killed commands: ended beside the work of a command, and reported when that is done."""
+"""Rented machines that nothing uses any more: ended beside the work of a command, and reported when that is done."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,35 +34,41 @@ def ending_orphans(args: Namespace, engine: Engine) -> Iterator[None]:
         yield
         return
     simple = [record for record in found if orphans.has_simple_end(record)]
+    whose = {record.id: _whose(record) for record in found}
     ends = orphans.OrphanEnds(engine.fleets, simple)
-    limit_s = 0.0
     try:
         yield
-        limit_s = orphans.ORPHANS_WAIT_S
-    finally:
-        _report(args, *ends.wait(limit_s))
-        _report_named([record for record in found if record not in simple])
+    except BaseException:
+        _report(args, whose, ends.wait(0.0)[0])
+        raise
+    ended, left = ends.wait(orphans.ORPHANS_WAIT_S)
+    _report(args, whose, ended)
+    for record in left:
+        _warn(f"{whose[record.id]} may still have machines: its provider has not answered", record.id)
+    for record in found:
+        if record not in simple:
+            _warn(f"{whose[record.id]} may still have machines", record.id)
 
 
-def _report(args: Namespace, ended: Sequence[FleetEnd], left: Sequence[FleetRecord]) -> None:
+def _whose(record: FleetRecord) -> str:
+    """Return a fleet with the reason for which nothing uses it."""
+    if record.warm_until_unix_s is not None:
+        return f"warm fleet {record.id}, whose lease has expired,"
+    of = "" if orphans.has_simple_end(record) else f" of {record.purpose}"
+    return f"fleet {record.id}{of}, whose command was killed,"
+
+
+def _report(args: Namespace, whose: Mapping[str, str], ended: Sequence[FleetEnd]) -> None:
     for end in ended:
-        whose = f"fleet {end.id}, whose command was killed,"
         if end.error is not None:
-            _warn(f"{whose} may still have machines: {end.error}", end.id)
+            _warn(f"{whose[end.id]} may still have machines: {end.error}", end.id)
         elif end.remains is not None and not end.remains.is_nothing:
-            _warn(f"{whose} may have left something: {end.remains.error or ', '.join(end.remains.left)}", end.id)
+            _warn(
+                f"{whose[end.id]} may have left something: {end.remains.error or ', '.join(end.remains.left)}", end.id
+            )
         elif end.machines and not args.quiet and not args.json:
             machines = format_count(end.machines, "machine")
-            print(f"note: ended {machines} of fleet {end.id}, whose command was killed", file=sys.stderr)
-    for record in left:
-        why = "its provider has not answered"
-        _warn(f"fleet {record.id}, whose command was killed, may still have machines: {why}", record.id)
-
-
-def _report_named(records: Sequence[FleetRecord]) -> None:
-    for record in records:
-        whose = f"fleet {record.id} of {record.purpose}, whose command was killed,"
-        _warn(f"{whose} may still have machines", record.id)
+            print(f"note: ended {machines} of {whose[end.id].removesuffix(',')}", file=sys.stderr)
 
 
 def _warn(words: str, fleet_id: str) -> None:

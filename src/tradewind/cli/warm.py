@@ -50,7 +50,8 @@ def bring_up(args: Namespace, engine: Engine) -> int:
     sites = args.configuration.sites()
     if not sites:
         raise UsageError(
-            "the configuration has no hosts, clusters or clouds", hint="docs/guides/fleet.md shows how to add them"
+            "the configuration has no hosts, clusters or clouds",
+            hint="`tradewind init` looks for some; docs/guides/fleet.md shows how to add others",
         )
     kept_s = KEPT_S if args.lease is None else args.lease
     idle_s = min(kept_s, IDLE_S) if args.idle is None else args.idle

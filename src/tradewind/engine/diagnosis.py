@@ -148,7 +148,7 @@ def _state_folder(state_dir: str | None) -> Finding:
 
 
 def _orphaned_fleets(state_dir: str | None) -> Iterator[Finding]:
-    """Yield a finding about the fleets whose machines may run, and be billed, although their command is gone."""
+    """Yield a finding about the fleets whose machines may run, and be billed, although nothing uses them."""
     from tradewind.engine.job_control import JobControl
     from tradewind.engine.orphans import orphaned_fleets
 
@@ -157,8 +157,9 @@ def _orphaned_fleets(state_dir: str | None) -> Iterator[Finding]:
     except (TradewindError, OSError):
         return  # The finding about the folder says why.
     if found:
-        what = f"the command of {', '.join(found[:IDS_MAX])}{' and others' if len(found) > IDS_MAX else ''} was killed"
-        yield Finding("fleets", True, f"{what}; machines may still run", "tradewind fleet down", doubtful=True)
+        ids = f"{', '.join(found[:IDS_MAX])}{' and others' if len(found) > IDS_MAX else ''}"
+        what = f"machines of {ids} may still run, but no command uses them"
+        yield Finding("fleets", True, what, "tradewind fleet down", doubtful=True)
 
 
 def _settings(path: str) -> Finding:

@@ -198,6 +198,10 @@ class Fleets:
         """Return the largest TCP windows of those gateways of a fleet that run and answer."""
         return tcp_windows(self._journal.path(fleet_id))
 
+    def open_count(self) -> int:
+        """Return the number of fleets that were not closed. No provider is asked. Raises ConfigError."""
+        return sum(1 for _ in self._journal.records())
+
     def unknown(self, fleet_ids: Iterable[str]) -> list[str]:
         """Return those fleets of which this state folder has no open record. Raises UsageError for an invalid id."""
         known = {record.id for record in self._journal.records()} | {one.id for one in self._journal.unreadable()}

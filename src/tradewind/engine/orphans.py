@@ -1,4 +1,6 @@
-"""Orphaned fleets: rented machines of commands of this state folder that were killed. The next command ends them.
+"""Orphaned fleets: rented machines of this state folder that nothing uses any more. The next command ends them.
+
+Their command was killed, or they belong to a warm fleet whose lease has expired.
 
 Most have ended with their leases. A machine that never booted has no timer of its own, and nobody else may end it.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.gateways import job_of
@@ -30,7 +32,7 @@ def orphaned_fleets(control: JobControl) -> list[FleetRecord]:
     An acceleration is not among them while its leases last: its proxies may serve connections.
     """
     journal = FleetJournal(control.store.state_dir)
-    gone = [each for each in journal.records() if each.abandoned and each.machines and _rents(each.provider)]
+    gone = [each for each in journal.records() if each.abandoned and _rents(each.provider, each.machines.values())]
     now_s = time.time()
     return [
         each
@@ -49,9 +51,12 @@ def has_simple_end(record: FleetRecord) -> bool:
     return record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None
 
 
-def _rents(document: Mapping[str, Any]) -> bool:
+def _rents(document: Mapping[str, Any], regions: Collection[str]) -> bool:
+    """Return whether machines in these regions are rented from a cloud or a cluster."""
+    if document.get("kind") in CLOUDS:
+        return bool(regions)
     members: Sequence[Mapping[str, Any]] = document.get("members", ())
-    return document.get("kind") in CLOUDS or any(_rents(member["provider"]) for member in members)
+    return any(_rents(one["provider"], set(regions) & set(one["regions"])) for one in members)
 
 
 class OrphanEnds:

@@ -235,6 +235,6 @@ def _line(region: Region, supply: Supply) -> str:
     types = sorted({offer.type for offer in supply.offers})
     cheapest = min(offer.usd_per_s for offer in supply.offers) * 3600
     left = "no known limit" if supply.left is None else format_count(supply.left, "machine") + " left"
-    own = "pods" if supply.provider == "kubernetes" else "hosts"
-    what = own if types == ["any"] else format_count(len(types), "machine type")
-    return f"{region}  {left}, {what}, from {format_usd(cheapest)} per hour"
+    own = " as pods" if supply.provider == "kubernetes" else " on your hosts"
+    what = own if types == ["any"] else f", {format_count(len(types), 'machine type')}"
+    return f"{region}  {left}{what}, from {format_usd(cheapest)} per hour"

@@ -115,7 +115,7 @@ class FleetJournal:
     def path(self, fleet_id: str) -> Path:
         """Return the folder of a fleet, whether or not it exists. Raises UsageError for an invalid id."""
         if not fleet_id or not all(c.isascii() and (c.isalnum() or c == "-") for c in fleet_id):
-            raise UsageError(f"{fleet_id!r} is not the id of a fleet", hint="`tradewind fleet list` shows all")
+            raise UsageError(f"{fleet_id!r} is not the id of a fleet", hint="`tradewind fleet list` shows the ids")
         return self.folder / fleet_id
 
     def open(self, fleet_id: str, purpose: str, provider: Mapping[str, Any], machines: Mapping[str, str]) -> Path:

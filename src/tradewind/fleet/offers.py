@@ -44,8 +44,7 @@ class OfferBook:
             return  # The launch call reports a quota that is used up.
         if quota is not None and len(names) > quota.left:
             raise ProviderRefused(
-                f"the plan needs {format_count(len(names), 'machine')} in {region}, "
-                f"the {self._provider.kind} provider has {quota.left}",
+                f"the plan needs {format_count(len(names), 'machine')} in {region}, which has {quota.left} left",
                 hint="use fewer machines: --max-vms, or --machines of `fleet up`",
                 kind="quota",
                 regions=dict.fromkeys(names[quota.left :], region),
