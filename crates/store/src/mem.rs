@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use rand::{RngCore, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -23,6 +24,11 @@ use std::sync::{Mutex, PoisonError};
 const PATTERN_BYTES: usize = 4 * 1024 * 1024 - 3;
 /// Longest slice per read.
 const SLICE_BYTES_MAX: u64 = 1024 * 1024;
+const KEY_PREFIX: &str = "object-";
+/// Digits in a key of a store with few objects.
+const KEY_DIGITS_MIN: usize = 6;
+/// Room for an ETag: most of them need no more.
+const ETAG_BYTES: usize = 24;
 /// Entries per listing page.
 const PAGE_KEYS: u64 = 1000;
 
@@ -64,6 +70,8 @@ struct Sink {
 pub(crate) struct MemStore {
     url: String,
     objects: u64,
+    /// Digits in each object's key: as many as the largest index has, so that byte order is numeric order.
+    key_digits: usize,
     size_bytes: u64,
     pattern: Bytes,
     sink: Mutex<Sink>,
@@ -85,6 +93,7 @@ impl MemStore {
         Ok(Self {
             url: "mem:".to_owned(),
             objects,
+            key_digits: objects.saturating_sub(1).to_string().len().max(KEY_DIGITS_MIN),
             size_bytes: number("size_bytes")?,
             pattern: pattern.into(),
             sink: Mutex::default(),
@@ -97,19 +106,28 @@ impl MemStore {
 
     fn info(&self, operation: &'static str, key: &str) -> Result<ObjectInfo> {
         let index: Option<u64> = key
-            .strip_prefix("object-")
-            .filter(|digits| digits.len() >= 6)
-            .and_then(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten());
+            .strip_prefix(KEY_PREFIX)
+            .filter(|digits| digits.len() == self.key_digits && digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok());
         match index {
-            Some(index) if index < self.objects && object_key(index, self.objects) == key => Ok(self.object(index)),
+            Some(index) if index < self.objects => Ok(self.object(index)),
             _ => Err(self.error(ErrorKind::NotFound, operation, key, "what is put into memory cannot be read back")),
         }
     }
 
     fn object(&self, index: u64) -> ObjectInfo {
-        let key = object_key(index, self.objects);
-        let etag = Some(format!("{:x}-{:x}", phase(&key), self.size_bytes));
-        ObjectInfo { key, size_bytes: self.size_bytes, etag, ..ObjectInfo::default() }
+        let key = self.object_key(index);
+        let mut etag = String::with_capacity(ETAG_BYTES);
+        let _ = write!(etag, "{:x}-{:x}", phase(&key), self.size_bytes);
+        ObjectInfo { key, size_bytes: self.size_bytes, etag: Some(etag), ..ObjectInfo::default() }
+    }
+
+    fn object_key(&self, index: u64) -> String {
+        let digits = self.key_digits;
+        let mut key = String::with_capacity(KEY_PREFIX.len() + digits);
+        // Writing into a string cannot fail.
+        let _ = write!(key, "{KEY_PREFIX}{index:0digits$}");
+        key
     }
 
     /// Index of the first object whose key comes after `key`.
@@ -118,7 +136,7 @@ impl MemStore {
         let (mut least, mut most) = (0, self.objects);
         while least < most {
             let middle = least.midpoint(most);
-            if object_key(middle, self.objects).as_str() > key { most = middle } else { least = middle + 1 }
+            if self.object_key(middle).as_str() > key { most = middle } else { least = middle + 1 }
         }
         least
     }
@@ -157,12 +175,6 @@ impl MemStore {
         sink.bytes += bytes;
         Written { checksums: sums, ..Written::default() }
     }
-}
-
-/// Zero-padded to the width of the largest index, so that byte order is numeric order.
-fn object_key(index: u64, objects: u64) -> String {
-    let width = objects.saturating_sub(1).to_string().len().max(6);
-    format!("object-{index:0width$}")
 }
 
 #[async_trait]
@@ -366,6 +378,18 @@ mod tests {
         assert_eq!(read(&store, "object-000001", Some(4_000_000..4_500_000)).await, whole[4_000_000..4_500_000]);
         assert_ne!(read(&store, "object-000000", Some(0..64)).await, whole[..64]);
         assert_eq!(read(&source(2, 5_000_000), "object-000001", None).await, whole);
+    }
+
+    #[tokio::test]
+    async fn only_listed_keys_exist() {
+        let store = source(12, 1);
+        assert_eq!(store.head("object-000011").await.unwrap().size_bytes, 1);
+        for key in ["object-000012", "object-11", "object-0000011", "object-00001x", "object-+00011", "object-", "x"] {
+            assert_eq!(store.head(key).await.unwrap_err().kind, ErrorKind::NotFound, "{key}");
+        }
+        let many = source(2_000_000, 1);
+        assert_eq!(many.head("object-1999999").await.unwrap().key, "object-1999999");
+        assert_eq!(many.head("object-000011").await.unwrap_err().kind, ErrorKind::NotFound);
     }
 
     #[tokio::test]
