@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).parent.parent
 
 
-class GroupedScheduling(LoadScopeScheduling):
+class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives workers whole modules that have a shared fixture, and single tests of all others."""
 
     def _split_scope(self, nodeid: str) -> str:
