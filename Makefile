@@ -69,7 +69,7 @@ test: setup ## Run all tests that are not slow; tests that measure run last
 	$(BIN)/python -m pytest -m "not slow and host" $(call marked,host)
 
 python-tests:
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 # Run at a lower priority than the Python tests, because those have time limits.
 rust-tests:

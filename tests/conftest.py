@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.grouping import group_by_shared_fixtures
+from tests.grouping import GroupedScheduling, has_shared_fixture
 from tests.variants import mark_repetitions
 from tradewind.errors import name_options
 
@@ -40,9 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the longest of them are in the last files.
     """
     mark_repetitions(items)
-    group_by_shared_fixtures(items)
     demo = [item for item in items if item.path.name == "test_cloud_demo.py"]
-    first = dict.fromkeys([*demo, *(item for item in items if item.get_closest_marker("xdist_group"))])
+    first = dict.fromkeys([*demo, *(item for item in items if has_shared_fixture(item.path))])
     later = [item for item in items if item not in first]
     long = dict.fromkeys(item for item in reversed(later) if is_long(item))
     others = [item for item in later if item not in long]
@@ -54,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             ordered += itertools.islice(waiting, 1)
         ordered.append(item)
     items[:] = [*ordered, *waiting]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
+    """With `--dist loadscope`, give workers groups of tests."""
+    return GroupedScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def is_long(item: pytest.Item) -> bool:

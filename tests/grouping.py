@@ -1,19 +1,29 @@
-"""Tests that share what a module sets up run in one worker: otherwise each worker would set it up again."""
+"""Tests that share what their module sets up run in one worker: otherwise each worker would set it up again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
-import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-
-def group_by_shared_fixtures(items: Iterable[pytest.Item]) -> None:
-    """Group the tests of a module that use a fixture of the module's scope (`pytest --dist loadgroup`)."""
-    for item in items:
-        if isinstance(item, pytest.Function) and shares_a_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+ROOT = Path(__file__).parent.parent
 
 
-def shares_a_fixture(item: pytest.Function) -> bool:
-    """Return whether a test uses a fixture that the tests of its module share."""
-    return any(made[-1].scope == "module" for made in item._fixtureinfo.name2fixturedefs.values())
+class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives workers whole modules that have a shared fixture, and single tests of all others."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of a test's group: its file, or the test itself."""
+    file = nodeid.partition("::")[0]
+    return file if has_shared_fixture(ROOT / file) else nodeid
+
+
+@cache
+def has_shared_fixture(file: Path) -> bool:
+    """Return whether a file has a fixture for all tests of its module."""
+    return 'scope="module"' in file.read_text(encoding="utf-8")

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from tests.grouping import group_by_shared_fixtures
-
-pytest_plugins = ["pytester"]
-
-SUITE = """
-import pytest
-
-@pytest.fixture(scope="module")
-def server():
-    pass
-
-@pytest.fixture
-def bucket(server):
-    pass
-
-def test_direct(server):
-    pass
-
-def test_indirect(bucket):
-    pass
-
-def test_without(tmp_path):
-    pass
-"""
+from tests.grouping import group_of, has_shared_fixture
 
 
-def test_only_tests_with_a_fixture_of_their_module_are_grouped(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_made=SUITE)
-    items, _ = pytester.inline_genitems()
-    group_by_shared_fixtures(items)
-    groups = {item.name: marker.args for item in items if (marker := item.get_closest_marker("xdist_group"))}
-    assert groups == {"test_direct": ("test_made",), "test_indirect": ("test_made",)}
+def test_only_tests_of_a_module_with_a_shared_fixture_are_grouped(tmp_path: Path) -> None:
+    shared, plain = tmp_path / "test_shared.py", tmp_path / "test_plain.py"
+    shared.write_text('@pytest.fixture(scope="module")\ndef server() -> None: ...\n', encoding="utf-8")
+    plain.write_text("@pytest.fixture\ndef server() -> None: ...\n", encoding="utf-8")
+    assert has_shared_fixture(shared) and not has_shared_fixture(plain)
+    assert group_of(f"{shared}::test_a[1]") == group_of(f"{shared}::test_b") == str(shared)
+    assert group_of(f"{plain}::test_a[1]") == f"{plain}::test_a[1]"
