@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.service.server import Server, submit, until
+from tests.service.server import Server, eventually, submit, until
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,29 @@ def test_the_folder_of_another_tenant_is_refused(server: Server, lab: httpx.Clie
         answer = lab.post(f"/v1/{kind}", json=body, headers={"Idempotency-Key": f"{path}-{destination == own}"})
         assert answer.status_code == 422, answer.text
         assert "not below an allowed folder" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("swapped", ["source", "target"])
+def test_a_folder_that_becomes_a_link_while_the_job_runs_leads_nowhere(
+    server: Server, lab: httpx.Client, swapped: str
+) -> None:
+    """Its owner may have a login on the host."""
+    own, foreign = (server.data / tenant / f"swap {swapped}" for tenant in ("lab", "other"))
+    for folder in (own, foreign):
+        (folder / "source" / "in").mkdir(parents=True)
+        (folder / "target" / "copy").mkdir(parents=True)
+        for number in range(20):
+            (folder / "source" / "in" / f"{number:02}").write_bytes(folder.parent.name.encode() * 50_000)
+    copy, options = own / "target" / "copy", {"recursive": True, "limit_bytes_per_s": 150_000}
+    job_id = submit(lab, swapped, own / "source" / "in", copy, **options).json()["id"]
+    eventually(lambda: len(list(copy.iterdir())) > 2)
+    (own / swapped).rename(own / "moved")
+    (own / swapped).symlink_to(foreign / swapped)
+    failed = until(lab, job_id, "failed")
+    assert failed["error"].endswith(" of 20 objects failed"), failed
+    assert list((foreign / "target" / "copy").iterdir()) == []
+    arrived = list((own / ("moved" if swapped == "target" else "target") / "copy").iterdir())
+    assert arrived and all(b"other" not in one.read_bytes() for one in arrived)
 
 
 def test_nothing_is_shared_so_nothing_is_said(server: Server, lab: httpx.Client) -> None:

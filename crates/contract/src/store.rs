@@ -37,6 +37,9 @@ pub struct StoreSpec {
     /// Files: follow symbolic links. Those at a destination are never followed.
     #[serde(default)]
     pub follow_symlinks: bool,
+    /// Files: the path of the root was resolved before. If a part of it is a symbolic link, that is an error.
+    #[serde(default)]
+    pub resolved_root: bool,
     /// Credentials for this store that a gateway on a rented machine gets.
     #[serde(default)]
     pub lending: Lending,

@@ -25,6 +25,7 @@ pub fn config_of(spec: &StoreSpec) -> StoreConfig {
         ca_file: spec.ca_file.as_ref().map(PathBuf::from),
         fsync: spec.fsync,
         follow_symlinks: spec.follow_symlinks,
+        resolved_root: spec.resolved_root,
         extra: spec.extra.clone(),
         ..StoreConfig::default()
     }

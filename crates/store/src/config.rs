@@ -34,6 +34,8 @@ pub struct StoreConfig {
     pub fsync: bool,
     /// `file:` only: follow symbolic links (otherwise they are reported and left out).
     pub follow_symlinks: bool,
+    /// `file:` only: the root's path was resolved before. A symbolic link that has become a part of it is an error.
+    pub resolved_root: bool,
     /// Options of a single kind of store (`mem:` objects and sizes).
     pub extra: BTreeMap<String, String>,
 }

@@ -276,7 +276,13 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
             )
         return StoreSpec("mem:")  # The guest's gateway replaces it.
     if place.kind in ("file", "mem"):
-        return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
+        return StoreSpec(
+            root,
+            fsync=access.fsync,
+            follow_symlinks=access.follow_symlinks,
+            resolved_root=access.resolved_root,
+            extra=place.options,
+        )
     if place.kind == "gs" and access.requester_pays:
         raise UsageError(f"{root}: requester pays is supported only at S3", hint="leave out --src-requester-pays")
     endpoint, region = _endpoint(place, access)

@@ -18,6 +18,7 @@ class Access:
 
     `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file. `lending` says
     which credentials gateways on other machines get; with an AWS `role` (an ARN) they get sessions of that role. With
+    `resolved_root` the path of a file has no links: one that becomes a part of it is an error. With
     `is_given` the credentials come with the job, and the environment of this machine names no endpoint and no region.
     """
 
@@ -30,6 +31,7 @@ class Access:
     ca_file: str | None = None
     fsync: bool = False
     follow_symlinks: bool = False
+    resolved_root: bool = False
     lending: Lending = "scoped"
     role: str | None = None
     is_given: bool = False
@@ -51,6 +53,7 @@ class StoreSpec:
     ca_file: str | None = None
     fsync: bool = False
     follow_symlinks: bool = False
+    resolved_root: bool = False
     lending: Lending = "scoped"
     role: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

@@ -49,6 +49,7 @@ def engine_request(
     if use is not None:
         ends = use.destinations
         options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
+    options = _with_resolved_roots(options)
     if guest is not None:
         options = _with_guest(options, guest.side)
     request = Request(
@@ -74,6 +75,21 @@ def guest_of(document: Mapping[str, Any], addresses: Sequence[str]) -> Guest | N
         raise UsageError("hosts of users cannot reach the server of this job", hint=ADDRESS_HINT)
     first, *others = addresses[: document.get("routes") or 1]
     return replace(Guest.from_document(found), address=first, others=tuple(others))
+
+
+def _with_resolved_roots(options: Options) -> Options:
+    """Return the options of a job whose local paths were resolved when they were allowed.
+
+    A tenant may be able to replace a folder by a link afterwards, also while the job runs.
+    """
+    ends = options.destination
+    return replace(
+        options,
+        source=replace(options.source, resolved_root=True),
+        destination=replace(ends, resolved_root=True)
+        if isinstance(ends, Access)
+        else tuple(replace(end, resolved_root=True) for end in ends),
+    )
 
 
 def _with_guest(options: Options, side: str) -> Options:

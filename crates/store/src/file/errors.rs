@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::links::Blocked;
+use super::path::BECAME_LINK;
 use crate::{Error, ErrorKind};
 use nix::errno::Errno;
 
@@ -9,7 +10,7 @@ use nix::errno::Errno;
 fn meaning(errno: Errno) -> ErrorKind {
     match errno {
         Errno::ENOENT => ErrorKind::NotFound,
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => ErrorKind::Forbidden,
+        Errno::EACCES | Errno::EPERM | Errno::EROFS | BECAME_LINK => ErrorKind::Forbidden,
         Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => ErrorKind::NoSpace,
         Errno::ENAMETOOLONG | Errno::EILSEQ | Errno::EINVAL | Errno::ENOTDIR | Errno::EISDIR | Errno::EEXIST => {
             ErrorKind::InvalidKey
@@ -45,6 +46,7 @@ impl Tree {
             Errno::ELOOP if self.follow_symlinks => "the symbolic links form a loop".to_owned(),
             Errno::ELOOP => "the path contains a symbolic link, and --follow-symlinks is not given".to_owned(),
             Errno::ENOTDIR => "a directory is needed, but a file has this name".to_owned(),
+            BECAME_LINK => "a part of the directory's path has become a symbolic link".to_owned(),
             Errno::EFBIG => "the file would be larger than `ulimit -f` or the file system allows".to_owned(),
             Errno::EISDIR | Errno::EEXIST => "a directory has this name".to_owned(),
             other => other.desc().to_owned(),

@@ -10,6 +10,7 @@ use super::identity::{directory_relation, is_same_inode};
 use super::own_links::between_removals;
 use super::read::is_kind;
 use crate::identity::Relation;
+use nix::NixPath;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::libc;
@@ -175,7 +176,7 @@ impl Tree {
     }
 }
 
-pub(super) fn is_link(directory: &OwnedFd, name: &str) -> bool {
+pub(super) fn is_link<Name: NixPath + ?Sized>(directory: &OwnedFd, name: &Name) -> bool {
     fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
 }
 

@@ -7,7 +7,8 @@
 //! - Deleting the last file of a directory leaves the directory.
 //! - Symbolic links are followed only if the configuration says so. Otherwise no operation passes through one, so
 //!   nothing below the root leads out of it, and listings report links as refused. A link that leads to the other side
-//!   of the job is never followed ([`links`]).
+//!   of the job is never followed ([`links`]). The root itself may be a link, and be behind one, unless the configuration
+//!   says that its path was resolved.
 //! - Writes go to a temporary file beside the target and become visible by `rename`. Its name and its inode are the
 //!   upload id ([`temporary`]). So any process on the machine may write parts, but never into another file that has
 //!   since taken the name. Listings never show such files.
@@ -74,6 +75,7 @@ pub(crate) struct Tree {
     url: String,
     fsync: bool,
     follow_symlinks: bool,
+    resolved_root: bool,
     /// True if names that differ only in case are one file here; determined at the first write.
     folds_case: OnceLock<bool>,
     kept_out: links::KeptOut,
@@ -97,6 +99,7 @@ impl FileStore {
             url: format!("file://{}", root.display()),
             fsync: config.fsync,
             follow_symlinks: config.follow_symlinks,
+            resolved_root: config.resolved_root,
             folds_case: OnceLock::new(),
             kept_out: links::KeptOut::default(),
             cursors: walk::Cursors::default(),

@@ -1,12 +1,14 @@
 //! Keys as paths: which keys a tree can hold, and directories opened segment by segment so that no link leads out.
 
 use super::Tree;
-use super::links::Blocked;
+use super::links::{Blocked, is_link};
 use crate::{ErrorKind, Result};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::path::Component;
 
 /// NAME_MAX of all common file systems.
 const NAME_BYTES_MAX: usize = 255;
@@ -95,6 +97,24 @@ pub(super) fn is_temporary_of(temporary: &str, name: &str) -> bool {
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
 
+/// The error for a link in a resolved path. No call on one directory has it otherwise.
+pub(super) const BECAME_LINK: Errno = Errno::EXDEV;
+
+/// Mode of directories that are only passed: it needs no permission to list them.
+#[cfg(target_os = "linux")]
+const PASSING: OFlag = OFlag::O_PATH;
+#[cfg(not(target_os = "linux"))]
+const PASSING: OFlag = OFlag::O_RDONLY;
+
+/// Opens the directory `name` to pass it. It must not be a link.
+fn enter_real(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    match openat(parent, name, PASSING | DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()) {
+        // Linux returns ENOTDIR for a link, as for a file; other systems ELOOP.
+        Err(Errno::ENOTDIR | Errno::ELOOP) if is_link(parent, name) => Err(BECAME_LINK),
+        entered => entered,
+    }
+}
+
 impl Tree {
     /// Splits a key, or returns the error that refuses it.
     pub(super) fn split<'a>(&self, operation: &'static str, key: &'a str) -> Result<Split<'a>> {
@@ -106,9 +126,44 @@ impl Tree {
         if self.follow_symlinks { OFlag::empty() } else { OFlag::O_NOFOLLOW }
     }
 
-    /// Opens the root, which may itself be a link: the user named it.
+    /// Opens the root. It may itself be a link, because the user named it, unless its path was resolved before.
+    ///
+    /// # Errors
+    /// [`BECAME_LINK`] if a part of a resolved path is a link now.
     pub(super) fn open_root(&self) -> Result<OwnedFd, Errno> {
-        open(&self.root, OFlag::O_RDONLY | DIRECTORY, Mode::empty())
+        if !self.resolved_root {
+            return open(&self.root, OFlag::O_RDONLY | DIRECTORY, Mode::empty());
+        }
+        let directory = self.passed_root(enter_real)?;
+        openat(&directory, ".", OFlag::O_RDONLY | DIRECTORY, Mode::empty())
+    }
+
+    /// Creates the root and the directories above it, as far as they are missing.
+    fn make_root(&self) -> Result<(), Blocked> {
+        if !self.resolved_root {
+            return Ok(std::fs::create_dir_all(&self.root)?);
+        }
+        self.passed_root(|directory, name| match enter_real(directory, name) {
+            Err(Errno::ENOENT) => match mkdirat(directory, name, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(Errno::EEXIST) => enter_real(directory, name),
+                Err(errno) => Err(errno),
+            },
+            entered => entered,
+        })?;
+        Ok(())
+    }
+
+    /// Passes all parts of the root's path, each with `enter`, and returns the last one.
+    fn passed_root(&self, enter: impl Fn(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+        let mut directory = open("/", PASSING | DIRECTORY, Mode::empty())?;
+        for part in self.root.components() {
+            match part {
+                Component::RootDir | Component::CurDir => {}
+                Component::Normal(name) => directory = enter(&directory, name)?,
+                Component::ParentDir | Component::Prefix(_) => return Err(BECAME_LINK),
+            }
+        }
+        Ok(directory)
     }
 
     /// Opens a directory below the root, one segment at a time.
@@ -126,7 +181,7 @@ impl Tree {
             Err(Blocked::System(Errno::ENOENT)) => {}
             result => return result,
         }
-        std::fs::create_dir_all(&self.root)?;
+        self.make_root()?;
         let mut directory = self.open_root()?;
         for (segment, key) in segments(path) {
             match self.disk.make_directory(&directory, segment) {

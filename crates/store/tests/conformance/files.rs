@@ -53,6 +53,49 @@ async fn links_are_reported_and_lead_nowhere() {
 }
 
 #[tokio::test]
+async fn a_resolved_root_that_becomes_a_link_is_not_followed() {
+    on_files(async |s| {
+        let outside = tempfile::tempdir().unwrap();
+        let outside = outside.path().canonicalize().unwrap();
+        std::fs::create_dir(outside.join("in")).unwrap();
+        std::fs::write(outside.join("in/secret"), b"secret").unwrap();
+        let base = root(s).canonicalize().unwrap().join(&s.prefix);
+        let (top, url) = (base.join("top"), format!("file://{}", base.join("top/in").display()));
+        let store = open(&StoreConfig { url, resolved_root: true, ..s.config.clone() }).unwrap();
+        let put = async |key: &str| {
+            store.put(key, Payload::from(bytes(3, 0)), &Checksums::default(), &PutOptions::default()).await
+        };
+        put("real").await.expect("the root is made");
+        assert_eq!(store.list(&ListRequest::default()).await.unwrap().objects.len(), 1);
+        // A directory of the root's path, and then the root itself.
+        for (link, target) in [(&top, outside.clone()), (&top.join("in"), outside.join("in"))] {
+            let moved = link.with_extension("moved");
+            std::fs::rename(link, &moved).unwrap();
+            symlink(&target, link).unwrap();
+            let errors = [
+                store.list(&ListRequest::default()).await.unwrap_err(),
+                store.head("secret").await.unwrap_err(),
+                store.get("secret", None, &Precondition::default()).await.map(drop).unwrap_err(),
+                put("new").await.map(drop).unwrap_err(),
+                put("deep/new").await.map(drop).unwrap_err(),
+                store.open_upload("new", &PutOptions::default()).await.map(drop).unwrap_err(),
+                store.delete(&[ObjectDeletion::any("secret".to_owned())]).await.unwrap().remove(0).unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!(error.kind, ErrorKind::Forbidden, "{error}");
+                assert!(error.message.contains("has become a symbolic link"), "{error}");
+            }
+            assert_eq!(std::fs::read_dir(outside.join("in")).unwrap().count(), 1);
+            assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1, "no directory was made there");
+            std::fs::remove_file(link).unwrap();
+            std::fs::rename(&moved, link).unwrap();
+        }
+        assert_eq!(store.head("real").await.unwrap().size_bytes, 3);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn links_are_followed_on_request_but_not_in_circles() {
     on_files(async |s| {
         let outside = tempfile::tempdir().unwrap();
