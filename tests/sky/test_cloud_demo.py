@@ -46,10 +46,16 @@ def test_the_demo_rents_in_two_clouds_heals_and_leaves_nothing(command: Command)
 
 def test_the_demo_runs_before_the_clusters_of_other_tests_start() -> None:
     """These run until the last test has ended. The demo would wait for them, in the same process for ever."""
-    names = ("test_kubernetes_faults.py", "sky/test_accuracy.py", "sky/test_cloud_demo.py", "sky/test_faults.py")
-    items: list[pytest.Item] = [Mock(path=Path(name)) for name in names]
+    demo, folder = Path(__file__), Path(__file__).parent
+    files = [
+        folder.parent / "fleet" / "test_kubernetes_faults.py",
+        folder / "test_accuracy.py",
+        demo,
+        folder / "test_faults.py",
+    ]
+    items: list[pytest.Item] = [Mock(path=file) for file in files]
     pytest_collection_modifyitems(items)
-    assert str(items[0].path) == "sky/test_cloud_demo.py" and {str(item.path) for item in items} == set(names)
+    assert items[0].path == demo and {item.path for item in items} == set(files)
 
 
 def test_without_a_checkout_the_demo_of_clouds_says_where_it_runs(command: Command, tmp_path: Path) -> None:
