@@ -142,7 +142,7 @@ def test_a_value_is_given_for_all_destinations_or_for_each() -> None:
     assert reached(*places, *flags) == [("http://x", "eu"), ("http://y", "eu"), (None, "eu")]
     with pytest.raises(UsageError, match="2 times for 3"):
         reached(*places, "--dst-endpoint", "http://x", "--dst-endpoint", "http://y")
-    with pytest.raises(UsageError, match="one --dst-endpoint for az and s3"):
+    with pytest.raises(UsageError, match="--dst-endpoint was given once for stores of different kinds: az and s3"):
         reached(*places, "--dst-endpoint", "http://x")
 
 

@@ -190,7 +190,7 @@ def with_effort(transfer: Transfer, effort: float) -> Transfer:
     """Return the same question with this many times the work. Raises UsageError."""
     if not EFFORT_MIN <= effort <= EFFORT_MAX:
         raise UsageError(
-            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1 is some 3 CPU-s, and the default"
+            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1, the default, is about 3 CPU-s"
         )
     settings = transfer.settings
     longer = replace(settings, work_max=settings.work_max * effort, time_limit_s=settings.time_limit_s * effort)
