@@ -19,6 +19,7 @@ from tradewind.model.job import (
     SourceTags,
     VerifyMode,
 )
+from tradewind.model.program import STORE_REQUESTS_MAX, TIMEOUT_S_MAX
 from tradewind.model.store import Access, Lending
 
 if TYPE_CHECKING:
@@ -47,15 +48,15 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 #: Smallest and largest value of each option that is a whole number. None: no limit.
 WHOLE_NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "chunk_bytes": (1, None),
-    "concurrency": (1, 1024),
+    "concurrency": (1, STORE_REQUESTS_MAX),
     "dedup_window_bytes": (1, None),
     "limit_bytes_per_s": (1, None),
     "max_bytes": (0, None),
     "max_delete": (0, None),
-    "read_requests_start": (1, 1024),
-    "stall_s": (1, 86_400),
-    "store_work_s": (1, 86_400),
-    "write_requests_start": (1, 1024),
+    "read_requests_start": (1, STORE_REQUESTS_MAX),
+    "stall_s": (1, TIMEOUT_S_MAX),
+    "store_work_s": (1, TIMEOUT_S_MAX),
+    "write_requests_start": (1, STORE_REQUESTS_MAX),
 }
 NUMBERS: Mapping[str, tuple[float, float | None]] = {
     "duplicate_fraction_max": (0, 1),
