@@ -16,10 +16,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: The shortest text that is printed, in words. Shorter strings are mostly names of fields and options.
 WORDS_MIN = 2
-RUST_LITERAL = re.compile(r'(?<![A-Za-z0-9_#])"((?:[^"\\]|\\.)*)"', re.DOTALL)
+RUST_LITERAL = re.compile(r'\b[bc]?r(#*)"(?P<raw>.*?)"\1|(?<!\w)[bc]?"(?P<text>(?:[^"\\]|\\.)*)"', re.DOTALL)
 RUST_QUOTE = re.compile(r"""'\\?"'""")
 RUST_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
-RUST_TESTS = re.compile(r"^#\[cfg\((?:all\()?test\b.*", re.MULTILINE | re.DOTALL)
+#: An item that is only for unit tests: to the end of its line, or to the first closing brace at the margin.
+RUST_TESTS = re.compile(
+    r"^#\[cfg\((?:all\()?test\b[^\n]*\n(?:#\[[^\n]*\n)*(?:[^\n{]*;\n|.*?^\};?\n|.*)", re.MULTILINE | re.DOTALL
+)
 RUST_TEST_FILE = re.compile(r"tests?\.rs$|/tests/|/drops\.rs$|/fuzz\.rs$")
 CONTINUED = re.compile(r"\\\n\s*")
 
@@ -51,10 +54,11 @@ def _part(part: ast.expr) -> str:
 
 def rust_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of each string literal outside of comments and unit tests."""
-    source = RUST_TESTS.sub("", path.read_text(encoding="utf-8"))
+    source = RUST_TESTS.sub(lambda found: "\n" * found[0].count("\n"), path.read_text(encoding="utf-8"))
     source = RUST_QUOTE.sub("' '", RUST_COMMENT.sub("", source))
     for found in RUST_LITERAL.finditer(source):
-        yield source.count("\n", 0, found.start()) + 1, CONTINUED.sub("", found[1])
+        text = found["raw"] if found["text"] is None else CONTINUED.sub("", found["text"])
+        yield source.count("\n", 0, found.start()) + 1, text
 
 
 def is_prose(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which tests run in one worker."""
+"""Groups of tests that run in one worker."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from testbed.messages import messages
+from testbed.messages import messages, rust_texts
 
 #: Nouns that are counted in messages. Units such as bytes and seconds, whose plural always fits, are not among them.
 NOUNS = (
@@ -20,7 +21,7 @@ COUNTED = re.compile(
 )
 #: Numbers with their noun, and words that are not numbers.
 NOT_A_COUNT = re.compile(
-    r"format_|counted|[A-Z]{3}|\bnumber\b|^(word|url|flag|region|offer|options\[0\]|state\.id|args\.url|variable|path)$"
+    r"format_|counted|[A-Z]{3}|\bnumber\b|^(word|url|flag|region|offer|options\[0\]|state\.id|args\.url|variable|path|context)$"
     r"|^folder\.name$|^machine\.name$|removeprefix|'cost'"
 )
 #: Messages whose number is never 1, by their beginning.
@@ -37,13 +38,13 @@ NEVER_ONE = (
     "{format_volume(self.volume_gb)} to {len(self.destinations)} destinations",
     "{len(self.regions)} regions at once",
     "{flag} was given {len(content)} times for {len(places)} places",
-    "--versions with {len(places)} places",
     "{place} must have one number for each of the {count} regions",
     "5. Compared without Tradewind, byte by byte: all {len(sample.names)} files",
     "2. Sky: {len(REGIONS)} regions",
     "by a CA made for this run. {len(job.gateways)} processes",
     "{self.progress.objects_done}/{self.progress.objects_total} objects",
     "{progress.objects_done}/{least}{progress.objects_total} objects",
+    "a list of at most {most} entries",  # A limit, none of which is 1.
     "{path or 'the document'} has {len(found)} entries, not {count}",  # Names the numbers of a document's format.
     "{pool[0]}: links need the connections of",  # A sum of fractions.
     "{'cost'} {'rate'} machines",  # The heading of a table.
@@ -73,3 +74,15 @@ def test_the_check_finds_a_plural() -> None:
     for text in ("{format_count(n, 'route')} by hand", "at most {MACHINES_MAX} machines", "{n} bytes"):
         found = COUNTED.search(text)
         assert found is None or NOT_A_COUNT.search(found["number"]), text
+
+
+def test_no_text_of_rust_is_hidden_by_another_literal_or_by_a_test(tmp_path: Path) -> None:
+    source = tmp_path / "lib.rs"
+    source.write_text(
+        "#[cfg(test)]\nmod tests;\n"
+        'const RAW: &str = br#"a "raw" text"#;\n'
+        'const NEXT: &str = "after a raw text";\n'
+        '#[cfg(test)]\nmod inline {\n    const HIDDEN: &str = "only for tests";\n}\n'
+        'fn quote() { found(b\'"\', "the last text") }\n'
+    )
+    assert list(rust_texts(source)) == [(3, 'a "raw" text'), (4, "after a raw text"), (9, "the last text")]

@@ -1,4 +1,4 @@
-"""Which variants of a test `make test` runs."""
+"""Variants of a test that `make test` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variants of a test `make test` runs, if the test has all combinations of the values of several parameters."""
+"""Choose the variants that `make test` runs of a test with all combinations of the values of several parameters."""
 
 from __future__ import annotations
 

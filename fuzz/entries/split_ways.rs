@@ -1,4 +1,4 @@
-//! What clients, load balancers and upstream proxies send to a split proxy before the bytes of a flow.
+//! Bytes that clients, load balancers and upstream proxies send to a split proxy before those of a flow.
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::pin::pin;

@@ -65,7 +65,7 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
     ("changes", "said"),
     [
         ({"source": "a.example:1"}, "not clear which end opens the connections"),
-        ({"source": "a.example"}, "nothing says where a.example"),
+        ({"source": "a.example"}, "the region of a.example, which opens the connections, is not known"),
         ({"source": "site:x"}, "needs an address at which its programs connect there"),
         ({"source": "site:x", "way_in": "run"}, "only for programs of this machine"),
         ({"source": "site:x", "listen": "0.0.0.0:80"}, "anybody could use it"),

@@ -142,7 +142,7 @@ def test_a_value_is_given_for_all_destinations_or_for_each() -> None:
     assert reached(*places, *flags) == [("http://x", "eu"), ("http://y", "eu"), (None, "eu")]
     with pytest.raises(UsageError, match="2 times for 3"):
         reached(*places, "--dst-endpoint", "http://x", "--dst-endpoint", "http://y")
-    with pytest.raises(UsageError, match="one --dst-endpoint for az and s3"):
+    with pytest.raises(UsageError, match="--dst-endpoint was given once for stores of different kinds: az and s3"):
         reached(*places, "--dst-endpoint", "http://x")
 
 
@@ -344,3 +344,19 @@ def test_a_name_is_set_once(option: str, capsys: pytest.CaptureFixture[str]) -> 
     ):
         assert main(["cp", "x", "s3://bucket/x", *words]) == 2
         assert f"error: {said}\nhint: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "expected"),
+    [
+        ("--concurrency", "0", "argument --concurrency: must be 1 to 1024, not '0'"),
+        ("--concurrency", "1025", "argument --concurrency: must be 1 to 1024, not '1025'"),
+        ("--stall", "25h", "argument --stall: must be at most 24h, not '25h'"),
+        ("--store-work", "2d", "argument --store-work: must be at most 24h, not '2d'"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(
+    capsys: pytest.CaptureFixture[str], option: str, text: str, expected: str
+) -> None:
+    assert main(["cp", "a", "b", option, text]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {expected}\n")

@@ -53,7 +53,7 @@ def test_cancel_ends_a_detached_job_and_all_its_processes(command: Command, sour
     assert [job["state"] for job in command.jobs()] == ["running"]
     lock = command.state / "jobs" / started.stdout.strip() / "client.lock"
     assert is_locked(lock), "the process in the background has the job"
-    command.run("jobs", "cancel", started.stdout.strip()).expect(0)
+    assert command.run("jobs", "cancel", started.stdout.strip(), "-q").expect(0).stderr == ""
     command.wait_until_alone()
     assert not is_locked(lock)
     assert [job["state"] for job in command.jobs()] == ["cancelled"]

@@ -172,6 +172,9 @@ def test_quiet_prints_only_what_was_asked_for_and_errors(command: Command, s3: S
         assert done.stdout + done.stderr == "", words
     listed = command.run("ls", "-q", tree).expect(0)
     assert (listed.stdout, listed.stderr) == ("a\n", "")
+    for pattern in ([f"{tree}/*"], [tree / "a", f"{tree}/*"]):
+        printed = command.run("cat", "-q", *pattern).expect(0)
+        assert (printed.stdout, printed.stderr) == ("a" * len(pattern), "")
     summed = command.run("du", "-q", tree).expect(0)
     assert summed.stdout.startswith("1\t1\t") and summed.stderr == ""
     differ = command.run("check", tree, f"{s3.url}/missing", "-q", *dst).expect(6)

@@ -151,7 +151,7 @@ def test_a_host_that_was_left_out_at_the_start_is_named_at_a_replan() -> None:
 @pytest.mark.parametrize(
     ("listen", "kinds", "words"),
     [
-        ("127.0.0.1:8443", ("kubernetes",), "is no Service, and programs of a cluster reach no other address"),
+        ("127.0.0.1:8443", ("kubernetes",), "is not a Service, and programs of a cluster reach no other address"),
         ("backup:8443", ("ssh",), "listen 'backup:8443' has no IP address"),
         ("backup:8443", ("kubernetes", "ssh"), "where the configuration has 1 host and 1 cluster"),
         ("backup:8443", ("kubernetes", "kubernetes"), "where the configuration has 2 clusters"),

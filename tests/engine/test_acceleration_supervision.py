@@ -70,7 +70,7 @@ def test_the_status_says_what_to_do() -> None:
     assert f"its supervisor, process {os.getpid()}, is stopped" in shown
     assert f"`kill -CONT {os.getpid()}` continues it" in shown and "`tradewind accelerate up --resume a`" in shown
     silent = "\n".join(acceleration_lines(replace(state, supervision="silent")))
-    assert "lives, but reports nothing" in silent and "-CONT" not in silent
+    assert "is running, but reports nothing" in silent and "-CONT" not in silent
     gone = "\n".join(acceleration_lines(replace(state, phase="failed", supervision="gone")))
     assert "`tradewind accelerate up --resume a` ends what is left" in gone
     assert "supervisor" not in "\n".join(acceleration_lines(replace(state, supervision="working")))

@@ -164,7 +164,7 @@ def test_a_slow_link_is_replaced_by_the_relay() -> None:
 
 
 def test_a_closed_link_or_region_is_left_for_a_slower_route_if_there_is_one() -> None:
-    """What was closed when the job was proposed is open by now."""
+    """Places that were closed when the job was proposed are open by now."""
     asked = plan_request(Fastest())
     asked = replace(asked, limits=replace(asked.limits, closed_regions=(VIA,)))
 

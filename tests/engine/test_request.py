@@ -165,7 +165,6 @@ def test_several_destinations_are_refused_for_pipes() -> None:
         Options(recursive=True, delete=True),
         Options(recursive=True, compare="auto", max_delete=3),
         Options(chunk_bytes=1 << 20),
-        Options(concurrency=0),
         Options(max_cost_usd=1.0),
     ],
 )

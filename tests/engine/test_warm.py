@@ -96,7 +96,7 @@ def plan_of(gbps: float, usd_per_hour: float, boot_s: float = 0.0) -> Plan:
         # 100 GB take 80 s at 10 Gbit/s and 800 s at 1 Gbit/s.
         (None, (10, 1), (10, 1, 60), None),
         (None, (5, 1), (10, 1, 60), None),
-        (None, (1, 1), (10, 1, 60), "it takes 13 min 20 s, and machines of its own 2 min 20 s with their start"),
+        (None, (1, 1), (10, 1, 60), "it takes 13 min 20 s, and new machines take 2 min 20 s with their start"),
         (Fastest(), (1, 1), (10, 1, 60), "it takes 13 min"),
         (Deadline(900), (1, 9), (10, 1, 60), None),
         (MinThroughput(1), (1, 9), (10, 1, 60), None),

@@ -154,7 +154,7 @@ def test_the_page_of_a_proxy_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) 
         api = AwsApi(AwsSettings(endpoint=endpoint))
         with pytest.raises(CallRefused) as caught:
             api.ec2("us-east-1", "describe_regions")
-    assert str(caught.value) == "ec2 in us-east-1 answers something that is not of AWS's API"
+    assert str(caught.value) == "ec2 in us-east-1 sent an answer that AWS's API does not have"
 
 
 def test_an_unknown_error_is_never_capacity() -> None:

@@ -64,7 +64,7 @@ ANSWERS = {
     "no objects": (instances("text", 5, None), "a list of the API has another form than Google's"),
     "no scopes": (b'{"items": [1, 2]}', "a list of the API has another form than Google's"),
     "a machine without a zone": (instances({"name": "x", "labels": LABELS}), f"the API describes x {FORM}"),
-    "deep": (b"[" * 100_000, "is no JSON object"),
+    "deep": (b"[" * 100_000, "is not a JSON object"),
     "long": (b" " * 3_000_000, "an answer of the API is longer than 1048576 bytes"),
 }
 

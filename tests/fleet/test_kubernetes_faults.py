@@ -241,7 +241,7 @@ def test_a_frozen_gateway_is_ended_and_its_neighbour_lives(stage: Stage) -> None
     os.kill(process_of(pod.removeprefix("pod/")), signal.SIGSTOP)
     wait_until(lambda: [machine.name for machine in living(provider, "faults")] == ["two"], FROZEN_S)
     host = provider.host(frozen)
-    assert host is not None and "as a gateway that stands still is killed" in (host.ending(10.0) or "")
+    assert host is not None and "a gateway that stands still is killed" in (host.ending(10.0) or "")
     failed = "jsonpath={.status.conditions[?(@.type=='Failed')].status}"
     wait_until(lambda: stage.kubectl("get", "job", job, "-o", failed) == "True")
     assert "the gateway has stood still for" in stage.kubectl("get", "events", "-o", "jsonpath={.items[*].message}")

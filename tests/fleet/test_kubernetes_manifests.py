@@ -86,7 +86,7 @@ def test_the_end_of_a_killed_gateway_is_not_explained_by_its_log() -> None:
         return Found("one", {"metadata": {}}, pod).ending()
 
     assert ending(137, "Error") == (
-        "its process was killed, as a gateway that stands still is killed after a minute (Error, exit code 137)"
+        "its process was killed; a gateway that stands still is killed after a minute (Error, exit code 137)"
     )
     assert ending(1, "Error") == '{"control": "0.0.0.0:1"} (Error, exit code 1)'
     assert ending(137, "OOMKilled") == '{"control": "0.0.0.0:1"} (OOMKilled, exit code 137)'

@@ -20,7 +20,7 @@ from tradewind.fleet.providers.ssh import SshProvider
 from tradewind.fleet.ssh.quoting import shell_word
 
 SHELLS = ("fish", "tcsh", "bash", "sh")
-#: What one of these shells reads in quotes as something else.
+#: Words that one of these shells misreads in quotes.
 WORDS = (
     "it's",
     "a!b",

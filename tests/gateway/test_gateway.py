@@ -152,6 +152,13 @@ def test_a_refused_program_reports_why(local: GatewayProcess) -> None:
     assert not isinstance(caught.value, GatewayLost)
 
 
+def test_a_wrong_value_of_a_program_is_reported_in_its_own_words(local: GatewayProcess) -> None:
+    with pytest.raises(GatewayError, match=r"^0 routes$"):
+        GatewayClient(local.control).put_program(
+            {"contract": CONTRACT_VERSION, "job_id": "x", "node": "local", "routes": []}
+        )
+
+
 def test_a_tcp_address_is_refused_without_an_owner() -> None:
     with pytest.raises(GatewayError, match="not the path of a Unix socket"):
         GatewayClient("127.0.0.1:1").version()

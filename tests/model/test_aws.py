@@ -46,9 +46,9 @@ def test_all_settings_are_read_and_survive_a_document() -> None:
     ("table", "words"),
     [
         ({"region": "us-east-1"}, "aws has no setting 'region'"),
-        ({"regions": "us-east-1"}, "aws.regions must be a list of at most 200, not 'us-east-1'"),
+        ({"regions": "us-east-1"}, "aws.regions must be a list of at most 200 entries, not 'us-east-1'"),
         ({"regions": ["us-east-1a"]}, "aws.regions must be a region of AWS, such as us-east-1, not 'us-east-1a'"),
-        ({"regions": ["us-east-1"] * (ENTRIES_MAX + 1)}, "aws.regions must be a list of at most 200"),
+        ({"regions": ["us-east-1"] * (ENTRIES_MAX + 1)}, "aws.regions must be a list of at most 200 entries"),
         ({"profile": "my profile"}, "aws.profile must be the name of a profile"),
         ({"spot": "yes"}, "aws.spot must be true or false, not 'yes'"),
         ({"home_cidr": "198.51.100.7/8"}, "aws.home_cidr must be a range of addresses"),

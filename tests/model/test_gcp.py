@@ -66,7 +66,7 @@ def test_a_project_suffices() -> None:
         ({"hours_max": True}, "gcp.hours_max must be a whole number"),
         ({"home_cidr": "198.51.100.7/8"}, "gcp.home_cidr must be a range of addresses"),
         ({"peer_cidrs": [3]}, "gcp.peer_cidrs must be a range of addresses"),
-        ({"peer_cidrs": ["192.0.2.0/24", "2001:db8::/64"]}, "gcp.peer_cidrs: 2001:db8::/64 is of IPv6"),
+        ({"peer_cidrs": ["192.0.2.0/24", "2001:db8::/64"]}, "gcp.peer_cidrs: 2001:db8::/64 is an IPv6 network"),
         ({"peer_cidrs": "192.0.2.0/24"}, "gcp.peer_cidrs must be a list"),
         ({"endpoint": "127.0.0.1"}, "gcp.endpoint must be an address"),
         ({"proxy": "proxy"}, "gcp.proxy must be an address"),

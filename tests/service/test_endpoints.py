@@ -26,7 +26,7 @@ from tradewind.service.endpoints import canonical_endpoint
     ],
 )
 def test_instance_metadata_in_any_form_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="instance metadata is no store"):
+    with pytest.raises(UsageError, match="instance metadata is not a store"):
         canonical_endpoint(f"http://{host}")
 
 

@@ -7,7 +7,7 @@ import pytest
 from tradewind.errors import GatewayError, TradewindError, Unavailable
 from tradewind.service.failures import failure_kind, is_state_full
 
-JOURNAL = "the gateway refused PUT /v1/program (422): cannot use the journal /state/journal.sqlite: "
+JOURNAL = "cannot use the journal /state/journal.sqlite: "
 
 
 @pytest.mark.parametrize(

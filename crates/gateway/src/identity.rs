@@ -24,7 +24,7 @@ pub enum IdentityError {
     #[error("{0}")]
     Name(String),
     /// The requested validity is out of bounds.
-    #[error("a fleet's certificates live 1 to {IDENTITY_DAYS_MAX} days, not {0}")]
+    #[error("a fleet's certificates are valid for 1 to {IDENTITY_DAYS_MAX} days, not {0}")]
     Days(u32),
     /// Something with this path already exists.
     #[error("{} exists and is not overwritten", .0.display())]

@@ -29,7 +29,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// What a refusal says: `counted` of this party.
+    /// Describes what is refused: `counted` of this party.
     fn party(&self, counted: &str) -> String {
         match self {
             Self::Client(address) => format!("{counted} of client {address}"),

@@ -345,7 +345,7 @@ impl Config {
             return fault("only `sni` has a `port`");
         }
         if listener.port == Some(0) {
-            return fault("port 0 is no destination");
+            return fault("port 0 is not a destination");
         }
         if !listener.routes.is_empty() && listener.way == Way::Hop {
             return fault("`hop` learns the route from the proxy, without `routes`");

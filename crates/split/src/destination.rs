@@ -64,7 +64,7 @@ impl Destination {
     /// The port is 0.
     pub fn new(host: Host, port: u16) -> Result<Self, String> {
         if port == 0 {
-            return Err("port 0 is no destination".to_owned());
+            return Err("port 0 is not a destination".to_owned());
         }
         Ok(Self { host, port })
     }

@@ -124,7 +124,7 @@ impl SplitError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Config(_) => "correct the configuration",
-            Self::Tokens { .. } => "write one NAME:SHA256 a line, with the SHA-256 of the token in hexadecimal",
+            Self::Tokens { .. } => "write one NAME:SHA256 per line, with the SHA-256 of the token in hexadecimal",
             Self::Listen { .. } => "choose an address of this machine and a free port",
         }
     }

@@ -130,7 +130,7 @@ fn listen(path: &Path) -> Result<UnixListener, Fault> {
         _ => Path::new("."),
     };
     let folder = File::open(folder).map_err(failed)?;
-    let name = path.file_name().ok_or_else(|| Fault::usage(format!("{}: no socket's name", path.display())))?;
+    let name = path.file_name().ok_or_else(|| Fault::usage(format!("{}: not the path of a socket", path.display())))?;
     let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
     if UnixStream::connect(&short).is_ok() {
         return Err(Fault::failed(format!("{}: another emulator already listens there", path.display())));

@@ -110,7 +110,7 @@ pub fn run(end: &End) -> Result<(), Fault> {
 }
 
 fn duration(seconds: f64) -> Result<Duration, Fault> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| Fault::usage(format!("{seconds} is no duration")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| Fault::usage(format!("{seconds} is not a duration")))
 }
 
 fn sink(listen: SocketAddr, window: Option<u32>) -> Result<(), Fault> {

@@ -167,7 +167,7 @@ def client_region(flow: WantedFlow, place: str) -> Region | None:
         return None
     if client.region is None:
         raise ConfigError(
-            f"{place}: nothing says where {client.text}, which opens the connections, is",
+            f"{place}: the region of {client.text}, which opens the connections, is not known",
             hint="give its region, which must be that of one of your hosts; `accelerate up` runs a gateway on it",
         )
     return client.region
@@ -278,7 +278,7 @@ def _listen(flow: WantedFlow, place: str) -> str:
             f"{place}: everybody in the cluster could use the Service at {listen!r}", hint=f"add `{key}` to the flow"
         )
     raise ConfigError(
-        f"{place}: listen {listen!r} is not an address of loopback, so anybody could use it",
+        f"{place}: listen {listen!r} is not a loopback address, so anybody could use it",
         hint=f"add `{key}` to the flow, or listen at 127.0.0.1",
     )
 

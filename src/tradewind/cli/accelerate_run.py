@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
     if args.through is None and (args.to or args.token_file):
         raise UsageError(
             "--to and --token-file are for --through",
-            hint="without it, the flows file says what goes through the proxies",
+            hint="without --through, the flows file says what goes through the proxies",
         )
     if args.through is not None and args.acceleration is not None:
         raise UsageError("--acceleration and --through exclude each other", hint="leave one out")

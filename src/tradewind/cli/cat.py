@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Write objects to standard output."""
     require_output()
-    return write_objects(args.gateway, args.urls, access(args, "src"), part=args.range)
+    return write_objects(args.gateway, args.urls, access(args, "src"), part=args.range, quiet=args.quiet)
 
 
 def parse_range(text: str) -> ByteRange:

@@ -89,6 +89,26 @@ def parse_count(text: str) -> int:
     return int(digits)
 
 
+def parse_requests(text: str) -> int:
+    """Parse a number of requests in flight, 1 to `STORE_REQUESTS_MAX`. Raises UsageError."""
+    from tradewind.model.program import STORE_REQUESTS_MAX
+
+    count = parse_count(text)
+    if not 1 <= count <= STORE_REQUESTS_MAX:
+        raise UsageError(f"must be 1 to {STORE_REQUESTS_MAX}, not {text!r}")
+    return count
+
+
+def parse_time_limit_s(text: str) -> float:
+    """Parse a duration of at most a day. Raises UsageError."""
+    from tradewind.model.program import TIMEOUT_S_MAX
+
+    limit_s = parse_duration_s(text)
+    if limit_s > TIMEOUT_S_MAX:
+        raise UsageError(f"must be at most 24h, not {text!r}")
+    return limit_s
+
+
 def parse_percent(text: str) -> float:
     """Parse `2%` or `2` as the fraction 0.02, from 0 to 1. Raises UsageError."""
     try:
@@ -184,7 +204,12 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in [
         Setting("chunk_size", parse_chunk_bytes, "chunk and part size, at least 5MiB", "16MiB"),
-        Setting("concurrency", parse_count, "maximum requests in flight to one store (64 unless set)", unset="64"),
+        Setting(
+            "concurrency",
+            parse_requests,
+            "maximum requests in flight to one store, 1 to 1024 (64 unless set)",
+            unset="64",
+        ),
         Setting(
             "limit_rate",
             parse_rate,
@@ -215,7 +240,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "stall",
-            parse_duration_s,
+            parse_time_limit_s,
             "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",
             "60s",
         ),
@@ -227,7 +252,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "store_work",
-            parse_duration_s,
+            parse_time_limit_s,
             "time limit for a store to copy or complete an object, plus 1 s per 4 MiB (default 1h)",
             unset="1h",
         ),

@@ -113,4 +113,4 @@ def _write_out(args: Namespace) -> int:
     if args.destinations != ["-"] or len(args.sources) != 1 or args.recursive:
         raise UsageError("standard output takes one object", hint="`tradewind cat` writes several")
     require_output()
-    return write_objects(args.gateway, [args.source], access(args, "src"), whole=True)
+    return write_objects(args.gateway, [args.source], access(args, "src"), whole=True, quiet=args.quiet)

@@ -138,10 +138,10 @@ def _act(args: Namespace, job: Job) -> int:
     if args.action == "receipt":
         print(json.dumps(job.receipt(), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
         return 0
-    record = (job.pause() if args.action == "pause" else job.cancel()).record
+    record = (job.pause() if args.action == "pause" else job.cancel(quiet=args.quiet)).record
     if args.json:
         print(json.dumps(_document(record)))
-    elif args.action == "pause" and record.state == "paused":
+    elif args.action == "pause" and record.state == "paused" and not args.quiet:
         print(f"paused; resume with: tradewind jobs resume {record.id}", file=sys.stderr)
     return 0
 

@@ -60,7 +60,15 @@ def run(args: Namespace) -> int:
         if args.recursive or object_filter(args) != ObjectFilter():
             raise UsageError(f"{args.url} names an account: -r and filters apply to a bucket", hint="list one bucket")
         long = args.long or args.human
-        become_bucket_listing(args.gateway, account, access(args, "src"), args.project, long=long, as_json=args.json)
+        become_bucket_listing(
+            args.gateway,
+            account,
+            access(args, "src"),
+            args.project,
+            long=long,
+            as_json=args.json,
+            quiet=args.quiet,
+        )
     become_listing(
         args.gateway,
         args.url,

@@ -268,7 +268,7 @@ def _refuse_one_endpoint_for_all(endpoint: Any, side: str, places: Sequence[str]
     kinds = {parse_url(place, cwd="/").kind for place in places} - {"file", "mem", "pipe"}
     if len(kinds) > 1:
         raise UsageError(
-            f"one --{side}-endpoint for {' and '.join(sorted(kinds))}",
+            f"--{side}-endpoint was given once for stores of different kinds: {' and '.join(sorted(kinds))}",
             hint=f"give --{side}-endpoint once for each place in the same order, with - where none is needed",
         )
 

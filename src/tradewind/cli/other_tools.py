@@ -58,7 +58,7 @@ _KEY_OPTIONS = (
     *("--enc-c", "--enc-kms", "--enc-s3", "--encryption-key", "--decryption-keys", "--cpk-by-name", "--cpk-by-value"),
 )
 _ACCESS = "access lists are not set or copied: use the policy of the bucket"
-_UPDATE = "`tradewind sync` copies only what differs, also over what is newer; --ignore-existing replaces nothing"
+_UPDATE = "`tradewind sync` copies what differs, and replaces newer objects, too; --ignore-existing replaces nothing"
 _ATTRIBUTES = "only the attributes of --content-type, --cache-control and --metadata can be set; others are kept"
 _VERSIONS = "leave it out: only the latest version of an object is read; `tradewind rm --versions` deletes all"
 _NO_OPTION = "Tradewind has no such option; docs/guides/coming-from.md translates those of other tools"
@@ -82,7 +82,9 @@ NEEDLESS = {
     # In gsutil -P keeps attributes, and -L names a log.
     "-P": f"{_PROGRESS}; --preserve mode,owner,time keeps these attributes of files",
     "-L": "write --follow-symlinks to follow links, or --report FILE for a line about each object",
-    "--exact-timestamps": "--compare time compares times, but only an older copy differs, except between directories",
+    "--exact-timestamps": (
+        "--compare time copies again where the copy is older than its source, or between directories, of another time"
+    ),
     **dict.fromkeys(("--acl", "--grants", "--preserve-permissions"), _ACCESS),
     **dict.fromkeys(_KEY_OPTIONS, _ENCRYPTION),
     **dict.fromkeys(("--no-follow-symlinks",), "leave it out: symbolic links are skipped"),
@@ -92,7 +94,8 @@ NEEDLESS = {
     ),
     **dict.fromkeys(("--update", "-u"), _UPDATE),
     **dict.fromkeys(
-        ("--ignore-times", "--force-update"), "leave it out: `tradewind cp -r` copies everything, also what is there"
+        ("--ignore-times", "--force-update"),
+        "leave it out: `tradewind cp -r` copies everything, even what is there already",
     ),
     **dict.fromkeys(
         ("--if-size-differ", "--if-source-newer", "-s"), "`tradewind sync` copies only objects that differ"
@@ -113,7 +116,7 @@ NEEDLESS = {
         ("--create-empty-src-dirs", "--fast-list", "--no-traverse"),
         "leave it out: it is not needed",
     ),
-    "--max-depth": "use a pattern: 'DIR/*' has what is in one directory",
+    "--max-depth": "use a pattern: 'DIR/*' matches what is in one directory",
     **dict.fromkeys(("--check-all", "--check-new"), "copies are always verified; `tradewind check` compares two trees"),
     **dict.fromkeys(("--delete-src",), "use `tradewind mv -r`"),
     **dict.fromkeys(("--log-level", "--debug"), "leave it out: `tradewind jobs show` has the details of a job"),

@@ -40,7 +40,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print a signed address."""
-    become_presign(args.gateway, args.url, access(args, "src"), expires_s=args.expires, as_json=args.json)
+    reached = access(args, "src")
+    become_presign(args.gateway, args.url, reached, expires_s=args.expires, as_json=args.json, quiet=args.quiet)
 
 
 def parse_expiry(text: str) -> int:

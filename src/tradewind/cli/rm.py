@@ -88,7 +88,7 @@ def run(args: Namespace) -> int:
     places = [(url, find_pattern(args.gateway, url, removal.access)) for url in dict.fromkeys(args.urls)]
     if args.versions:
         if len(places) > 1:
-            raise UsageError(f"--versions with {len(places)} places", hint="name one place per command")
+            raise UsageError(f"--versions takes one place, not {len(places)}", hint="name one place per command")
         _run_versions(args, removal.rules, removal.access, *places[0])
     broad = [(url, pattern) for url, pattern in places if args.recursive or pattern is not None]
     for url, pattern in places:

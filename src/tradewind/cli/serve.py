@@ -150,7 +150,7 @@ def _add_places(parser: ArgumentParser) -> None:
         metavar="NAME=PLACE",
         action="append",
         default=[],
-        help="name of a place whose part for each tenant is allowed, for `tradewind send` and `receive`; repeatable",
+        help="name of a place for `tradewind send` and `receive`; each tenant has a part of it; repeatable",
     )
     parser.add_argument(
         "--guest-address",

@@ -23,4 +23,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Show the facts about an object."""
-    become_stat(args.gateway, args.url, access(args, "src"), as_json=args.json)
+    become_stat(args.gateway, args.url, access(args, "src"), as_json=args.json, quiet=args.quiet)

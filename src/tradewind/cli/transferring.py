@@ -370,7 +370,7 @@ def explain(args: Namespace, options: Options) -> NoReturn:
     """
     from tradewind.engine.tasks import become_explanation
 
-    become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)
+    become_explanation(args.gateway, args.explain, args.sources, args.destinations, options, quiet=args.quiet)
 
 
 def request_of(args: Namespace, options: Options) -> Request:

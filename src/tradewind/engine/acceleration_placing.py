@@ -175,7 +175,7 @@ def _require_place(flow: WantedFlow, is_cluster: bool, place: str) -> None:
         return
     if is_cluster:
         raise ConfigError(
-            f"{place}: listen {flow.listen!r} is no Service, and programs of a cluster reach no other address",
+            f"{place}: listen {flow.listen!r} is not a Service, and programs of a cluster reach no other address",
             hint='name one, which Tradewind makes, and its port: for example listen = "backup:8443"',
         )
     raise ConfigError(f"{place}: listen {flow.listen!r} has no IP address", hint="for example 127.0.0.1:8443")
@@ -209,7 +209,7 @@ def _home(flows: FlowsFile, hosts: Collection[Region], where: str) -> str:
         return str(min(hosts))
     if len(regions) != 1:
         raise ConfigError(
-            f"{where}: `here` is {'nowhere' if not regions else 'in several regions'}",
+            f"{where}: this machine (`here`) is in {'several regions' if regions else 'no region'}",
             hint="in a sky, give each flow of this machine the same source_region or destination_region",
         )
     return regions.pop()

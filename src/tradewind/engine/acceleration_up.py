@@ -59,7 +59,7 @@ class WantedAcceleration:
         yield from self._sharing_lines()
 
     def _sharing_lines(self) -> Iterator[str]:
-        """Yield which flows share a path because nothing tells them apart."""
+        """Yield which flows share a path because their connections cannot be told apart."""
         wires = self.placed.wires
         seen: set[str] = set()
         for wire in wires:
@@ -67,7 +67,7 @@ class WantedAcceleration:
             if others and wire.name not in seen:
                 seen.update(others)
                 names = ", ".join((wire.name, *others))
-                yield f"one path for {names}: nothing tells apart their connections to {wire.target}"
+                yield f"{names} share one path: their connections to {wire.target} cannot be told apart"
 
     def start(self, report: Callable[[str], None], *, usd_max: float | None, lasting_s: float | None) -> Acceleration:
         """Record the acceleration. Its `start` then starts the machines."""

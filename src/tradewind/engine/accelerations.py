@@ -289,7 +289,7 @@ class Accelerations:
 
 
 #: Faults of a supervisor that holds its acceleration.
-_LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "lives, but reports nothing"}
+_LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "is running, but reports nothing"}
 
 
 def _stopped_hint(state: AccelerationState) -> str:

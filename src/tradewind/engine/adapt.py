@@ -236,7 +236,8 @@ class Adaptation:
         except (TradewindError, OSError) as error:
             self._gateways.shrink(self.plan)
             if not self._ended:
-                self._notices.put(f"nothing replaces {', '.join(names)} before the cloud takes it back: {error}")
+                them = "it" if len(names) == 1 else "them"
+                self._notices.put(f"nothing replaces {', '.join(names)} before the cloud takes {them} back: {error}")
             return
         self._replacements += len(names)
         for name, fresh in names.items():

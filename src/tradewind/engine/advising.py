@@ -81,7 +81,7 @@ def advise_flows(
         tuned_plan = place(with_tcp_rates(problem, known, later), algorithm, time_limit_s)
     advice = advice_of(known, ends, problem, plan, tuned_plan, measured, are_ready=flows.pool > 0)
     notes += [
-        f"{flow.name} needs more time than the period has, also with tuned ends: run several transfers at once"
+        f"{flow.name} needs more time than the period has, even with tuned ends: run several transfers at once"
         for flow in advice.flows
         if flow.tuned.time_s > flows.period_s
     ]

@@ -24,13 +24,20 @@ PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 
 
 def become_bucket_listing(
-    gateway: str | None, account: Location, access: Access, project: str | None, *, long: bool, as_json: bool
+    gateway: str | None,
+    account: Location,
+    access: Access,
+    project: str | None,
+    *,
+    long: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> NoReturn:
     """List the buckets of an account. `project` is for Google Cloud. Raises UsageError, GatewayError."""
     if account.kind == "gs":
         project = _project(project, "lists buckets by project")
     store = to_document(store_spec(account.root, account, access))
-    become(gateway, {"task": "buckets", "store": store, **_named(project), "long": long, "json": as_json})
+    become(gateway, {"task": "buckets", "store": store, **_named(project), "long": long, "json": as_json}, quiet=quiet)
 
 
 def become_new_bucket(gateway: str | None, url: str, access: Access, project: str | None, *, quiet: bool) -> NoReturn:
@@ -39,7 +46,7 @@ def become_new_bucket(gateway: str | None, url: str, access: Access, project: st
     if place.kind == "gs":
         project = _project(project, "makes buckets in a project")
     store = to_document(store_spec(place.root, place, access))
-    become(gateway, {"task": "make_bucket", "store": store, **_named(project)}, mute=quiet)
+    become(gateway, {"task": "make_bucket", "store": store, **_named(project)}, mute=quiet, quiet=quiet)
 
 
 def become_bucket_removal(

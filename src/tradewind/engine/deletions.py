@@ -110,7 +110,7 @@ class ObjectRemoval:
         from tradewind.gateway.task import run_task
 
         binary = self.gateway or find_gateway()
-        return combined([run_task(binary, task, quiet=self.mute) for task in tasks])
+        return combined([run_task(binary, task, mute=self.mute, quiet=self.mute) for task in tasks])
 
 
 def combined(codes: Sequence[int]) -> int:

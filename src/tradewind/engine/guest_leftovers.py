@@ -51,6 +51,6 @@ def abort_leftovers(
 
 
 def _run(gateway: str, task: dict[str, Any], around: Surroundings) -> None:
-    code = run_task(gateway, task, around, quiet=True)
+    code = run_task(gateway, task, around, mute=True, quiet=True)
     if code != 0:
         raise GatewayError(f"unfinished uploads could not be aborted (exit code {code})")

@@ -130,7 +130,7 @@ def _within_own_memory(wanted: GatewayLimits) -> GatewayLimits:
 def _source(wanted: Program, own: Program, place: GuestPlace, state_dir: str, *, is_begun: bool) -> Program:
     job = wanted.lead
     if job is None or wanted.sinks or len(job.targets) != 1:
-        raise GatewayError("the service asks this host for more than to send", hint="nothing was sent")
+        raise GatewayError("the service asks this host to do more than send", hint="nothing was sent")
     store, selection = place.read()
     if _shape(job.selection) != _shape(selection):
         raise GatewayError("the service asks for other data than what this host sends", hint="nothing was sent")
@@ -157,7 +157,7 @@ def _source(wanted: Program, own: Program, place: GuestPlace, state_dir: str, *,
 
 def _sink(wanted: Program, own: Program, place: GuestPlace) -> Program:
     if wanted.lead is not None or wanted.source is not None or len(wanted.sinks) != 1:
-        raise GatewayError("the service asks this host for more than to receive", hint="nothing was received")
+        raise GatewayError("the service asks this host to do more than receive", hint="nothing was received")
     store, keys = place.written()
     if wanted.writes != (keys,):
         raise GatewayError("the service asks to write other names than this host receives", hint="nothing was received")

@@ -240,12 +240,13 @@ class Job:
         """Continue a job that waits for a confirmation; it deletes at most as many objects as it announced."""
         return self.resume(deletion=Deletion(keys_max=waiting.objects, over_half=True))
 
-    def cancel(self, credentials: GivenCredentials | None = None) -> Job:
+    def cancel(self, credentials: GivenCredentials | None = None, *, quiet: bool = True) -> Job:
         """Stop for good, and abort unfinished uploads; copied objects stay.
 
-        A job that was started with `credentials` needs them again.
+        A job that was started with `credentials` needs them again. Unless `quiet`, the number of aborted uploads is
+        written to standard error.
         """
-        self._control.cancel(self.id, credentials)
+        self._control.cancel(self.id, credentials, quiet=quiet)
         self._close()
         return self
 

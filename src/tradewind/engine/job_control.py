@@ -317,22 +317,25 @@ class JobControl:
             raise UsageError(f"job {job_id} is {record.state}; it ended before it could be paused")
         return record
 
-    def cancel(self, job_id: str, credentials: GivenCredentials | None = None) -> JobRecord:
-        """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
+    def cancel(self, job_id: str, credentials: GivenCredentials | None = None, *, quiet: bool = True) -> JobRecord:
+        """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound.
+
+        Unless `quiet`, the number of aborted uploads is written to standard error.
+        """
         record = self.store.load(job_id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
         with cancelling(self.store.path(job_id)):
-            self._cancel(record, credentials)
+            self._cancel(record, credentials, quiet=quiet)
         return self.store.load(job_id)
 
-    def _cancel(self, record: JobRecord, credentials: GivenCredentials | None) -> None:
+    def _cancel(self, record: JobRecord, credentials: GivenCredentials | None, *, quiet: bool) -> None:
         job_id = record.id
         if record.state == "running":
             self._stop_running(job_id)
         lock = self.store.hold(job_id)
         try:
-            self._abort(record, credentials)
+            self._abort(record, credentials, quiet=quiet)
         finally:
             lock.release()
             self._end_charges(FleetJournal(self.store.state_dir), job_id)
@@ -355,7 +358,7 @@ class JobControl:
         if not has_fleet(journal, job_id):
             self.book(job_id).end_machines(time.time())
 
-    def _abort(self, record: JobRecord, credentials: GivenCredentials | None) -> None:
+    def _abort(self, record: JobRecord, credentials: GivenCredentials | None, *, quiet: bool) -> None:
         """End the machines and uploads that a job left behind."""
         job_id = record.id
         end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
@@ -372,7 +375,7 @@ class JobControl:
             return
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
         with surroundings(credentials) as around:
-            code = run_task(self.gateway, task, around)
+            code = run_task(self.gateway, task, around, quiet=quiet)
         if code != 0:
             raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
         self.store.settle(job_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tradewind.catalog.load import catalog_folder, load_catalog
+from tradewind.engine.option_values import require_number
 from tradewind.engine.topology import topology_document
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
@@ -190,7 +191,7 @@ def with_effort(transfer: Transfer, effort: float) -> Transfer:
     """Return the same question with this many times the work. Raises UsageError."""
     if not EFFORT_MIN <= effort <= EFFORT_MAX:
         raise UsageError(
-            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1 is some 3 CPU-s, and the default"
+            f"an effort is {EFFORT_MIN:g} to {EFFORT_MAX:g}, not {effort:g}", hint="1, the default, is about 3 CPU-s"
         )
     settings = transfer.settings
     longer = replace(settings, work_max=settings.work_max * effort, time_limit_s=settings.time_limit_s * effort)
@@ -230,6 +231,7 @@ def prepared(
         )
     if vm_types is not None and (isinstance(vm_types, str) or not vm_types):
         raise UsageError(f"vm_types is a list of machine types, not {vm_types!r}", hint="None takes all")
+    require_number("egress_used_gb", egress_used_gb, 0, None)
     known = (
         catalog
         if isinstance(catalog, Catalog)

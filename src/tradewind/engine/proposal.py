@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, guest_launch, local_launch, single_launch, topology_launch
+from tradewind.engine.option_values import require_number, require_type, require_word
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
 from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
 from tradewind.fleet.given import GivenCredentials
@@ -97,7 +98,8 @@ class Request:
     guest: Guest | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for settings that exclude each other."""
+        """Raise UsageError for settings that are invalid or exclude each other."""
+        _check_values(self)
         _check_ratio(self)
         _check_routes(self)
         if self.tier is not None:
@@ -440,6 +442,19 @@ def _counted(
         return proposed(count.wait().progress), found
     finally:
         count.close()
+
+
+def _check_values(request: Request) -> None:
+    """Raise UsageError for a value that a program may pass by mistake."""
+    require_type("options", request.options, Options, "Options")
+    require_word("via", request.via, get_args(Via))
+    require_number("machines_per_region", request.machines_per_region, 1, None, whole=True)
+    for name in ("ceiling_usd", "ceiling_usd_per_gb", "unasked_usd"):
+        require_number(name, getattr(request, name), 0, None)
+    if request.goal is not None and not isinstance(request.goal, Goal):
+        raise UsageError(
+            f"goal {request.goal!r}: must be a goal of tradewind.model.goal", hint="for example Deadline(1800)"
+        )
 
 
 def _check_ratio(request: Request) -> None:

@@ -94,7 +94,7 @@ class TransferState:
     """Regions whose machines had both tiers in a plan; they may have either. Names of gateways say the tier there."""
     standard_links: Mapping[RegionPair, float] = field(default_factory=dict)
     closed: ClosedPlaces | None = None
-    """What is closed now; None: what was closed when the plan was requested."""
+    """The places that are closed now; None: those that were closed when the plan was requested."""
 
     @property
     def spent_usd(self) -> float:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from tradewind.engine.attributes import checked, checked_class, checked_lock, checked_preserve, treatment_of_tags
+from tradewind.engine.option_values import check_values
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, check_codec
 from tradewind.model.job import (
     DEFAULT_CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
     MIN_FILE_CHUNK_BYTES,
     AttributeRules,
@@ -132,11 +134,24 @@ class Options:
     source: Access = field(default_factory=Access)
     destination: Access | tuple[Access, ...] = field(default_factory=Access)
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value of another type, an unknown one, or one out of range."""
+        check_values(self)
+
 
 def place_texts(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
-    """Return one place or several as text."""
+    """Return one place or several as text. Raises UsageError for anything else."""
     several = (places,) if isinstance(places, (str, os.PathLike)) else places
-    return tuple(os.fspath(place) for place in several)
+    if isinstance(several, (bytes, Mapping)) or not isinstance(several, Iterable):
+        raise UsageError(f"a place is a URL or a path, or a list of these, not {places!r}")
+    return tuple(_place_text(place) for place in several)
+
+
+def _place_text(place: UrlOrPath) -> str:
+    text = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(text, str):
+        raise UsageError(f"a place is a URL or a path, not {place!r}")
+    return text
 
 
 def resolve(
@@ -164,7 +179,7 @@ def resolve(
     for start in starts:
         _refuse_named_link(start, options)
     ends = [parse_url(text, cwd=cwd) for text in destinations]
-    _check_chunk(options, ends)
+    _check_chunk(options, ends, plan)
     if any(start.kind == "pipe" for start in starts) or any(end.kind == "pipe" for end in ends):
         raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
     reached = _reached(options.destination, len(ends))
@@ -563,28 +578,27 @@ def _check_options(options: Options) -> None:
         )
     if options.max_delete is not None and not options.delete:
         raise UsageError("--max-delete needs --delete")
-    if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
-        raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
-    for name in ("read_requests_start", "write_requests_start"):
-        start = getattr(options, name)
-        if start is not None and not 1 <= start <= 1024:
-            raise UsageError(f"{name} {start}: must be 1 to 1024")
     check_codec(options.codec)
     window = options.dedup_window_bytes
     if window is not None and not DEDUP_WINDOW_BYTES_MIN <= window <= DEDUP_WINDOW_BYTES_MAX:
         raise UsageError(f"a window of {window} bytes for deduplication: must be 1 MiB to 64 GiB")
-    if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
-        raise UsageError(f"store_work_s {options.store_work_s}: must be 1 s to 1 day")
 
 
-def _check_chunk(options: Options, ends: list[Location]) -> None:
-    """Refuse a chunk size that a store does not accept. Files and memory take any size."""
+def _check_chunk(options: Options, ends: list[Location], plan: Plan) -> None:
+    """Refuse a chunk size that a store or the lead does not accept. Files and memory take any size."""
     least, why = MIN_CHUNK_BYTES, "S3 does not accept smaller parts"
     if all(end.kind in ("file", *IN_MEMORY) for end in ends):
         least, why = MIN_FILE_CHUNK_BYTES, "the overhead of smaller chunks is too high"
     if options.chunk_bytes < least:
         asked = format_count(options.chunk_bytes, "byte")
         raise UsageError(f"chunks of {asked}: must be at least {_in_binary_units(least)}", hint=why)
+    memory_bytes = next(gateway.limits.memory_bytes for gateway in plan.gateways if gateway.name == plan.lead)
+    most = min(MAX_CHUNK_BYTES, memory_bytes // 2)
+    if options.chunk_bytes > most:
+        raise UsageError(
+            f"chunks of {_in_binary_units(options.chunk_bytes)}: must be at most {_in_binary_units(most)}",
+            hint="a gateway needs memory for two chunks",
+        )
 
 
 def _in_binary_units(size_bytes: int) -> str:

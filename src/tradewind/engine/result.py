@@ -10,7 +10,7 @@ from tradewind.model.units import format_count
 __all__ = ["OVER_CEILING", "Result", "outcome_error", "resume_hint", "stopped_error"]
 
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
-WILDCARD_HINT = "in a place, * stays within a directory and ** crosses; check the name with `tradewind ls`"
+WILDCARD_HINT = "in a place, * matches within a directory and ** across directories; check the name with `tradewind ls`"
 #: Outcomes of a lead after which the job can be resumed.
 UNFINISHED = ("interrupted", "unavailable", "ceiling")
 

@@ -37,9 +37,10 @@ class SampleFiles:
         return sum(self.sizes)
 
     def __str__(self) -> str:
+        are = "is" if self.large == 1 else "are"
         return (
             f"{len(self.names):,} real files of this machine, {format_bytes(self.bytes)} in all;"
-            f" {self.large} of them are large, up to {format_bytes(max(self.sizes))}"
+            f" {self.large} of them {are} large, up to {format_bytes(max(self.sizes))}"
         )
 
 

@@ -228,7 +228,7 @@ def _token(file: str | None) -> str:
     else:
         text = os.environ.get("TRADEWIND_SERVICE_TOKEN", "").strip()
     if not text or not text.isascii() or not text.isprintable():
-        raise UsageError("no token of the service", hint="use --token FILE, or set TRADEWIND_SERVICE_TOKEN")
+        raise UsageError("no token for the service", hint="use --token FILE, or set TRADEWIND_SERVICE_TOKEN")
     return text
 
 

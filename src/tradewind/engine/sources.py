@@ -159,5 +159,5 @@ def _read(names: BinaryIO) -> bytes:
 
 def _unreadable(path: str, error: OSError) -> UsageError:
     return UsageError(
-        f"--files-from {path}: {error.strerror}", hint="name a file with one key a line, or - for standard input"
+        f"--files-from {path}: {error.strerror}", hint="name a file with one key per line, or - for standard input"
     )

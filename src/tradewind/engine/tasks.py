@@ -136,13 +136,15 @@ def become_sum(
     become(gateway, {**task, "filter": to_document(rules), **({"depth": depth} if depth else {})}, quiet=quiet)
 
 
-def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool) -> NoReturn:
+def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool, quiet: bool) -> NoReturn:
     """Print what a store states about one object. Raises UsageError, GatewayError."""
     store, key = object_place(parse_place(url), access)
-    become(gateway, {"task": "stat", "store": to_document(store), "key": key, "json": as_json})
+    become(gateway, {"task": "stat", "store": to_document(store), "key": key, "json": as_json}, quiet=quiet)
 
 
-def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: int, as_json: bool) -> NoReturn:
+def become_presign(
+    gateway: str | None, url: str, access: Access, *, expires_s: int, as_json: bool, quiet: bool
+) -> NoReturn:
     """Print an address that reads one object for `expires_s` seconds. Raises UsageError, GatewayError."""
     place = parse_place(url)
     if place.kind in ("file", "mem"):
@@ -154,7 +156,7 @@ def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: 
         )
     store, key = object_place(place, access)
     task = {"task": "presign", "store": to_document(store), "key": key, "expires_s": expires_s, "json": as_json}
-    become(gateway, task)
+    become(gateway, task, quiet=quiet)
 
 
 def find_pattern(gateway: str | None, url: str, access: Access) -> Pattern | None:
@@ -274,7 +276,13 @@ def become_upload(
 
 
 def write_objects(
-    gateway: str | None, urls: Sequence[str], access: Access, *, part: ByteRange | None = None, whole: bool = False
+    gateway: str | None,
+    urls: Sequence[str],
+    access: Access,
+    *,
+    part: ByteRange | None = None,
+    whole: bool = False,
+    quiet: bool,
 ) -> int:
     """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
 
@@ -302,14 +310,20 @@ def write_objects(
         keys.append(key)
     binary = gateway or find_gateway()
     for task in tasks:
-        code = run_task(binary, task)
+        code = run_task(binary, task, quiet=quiet)
         if code != 0:
             return code
     return 0
 
 
 def become_explanation(
-    gateway: str | None, name: str, sources: Sequence[str], destinations: Sequence[str], options: Options
+    gateway: str | None,
+    name: str,
+    sources: Sequence[str],
+    destinations: Sequence[str],
+    options: Options,
+    *,
+    quiet: bool,
 ) -> NoReturn:
     """Explain why a key is selected or not and, for sync, how the destinations compare. Raises UsageError."""
     job = resolve(tuple(sources), tuple(destinations), options, local_plan(), exists=_existence(gateway))
@@ -317,7 +331,7 @@ def become_explanation(
     if isinstance(job.selection, PrefixSelection):
         rules = job.selection.filter  # It has the wildcards of the source, too.
     task = {"task": "explain", "name": name, "filter": to_document(rules), "job": to_document(job)}
-    become(gateway, task)
+    become(gateway, task, quiet=quiet)
 
 
 def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:

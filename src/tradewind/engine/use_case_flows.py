@@ -26,7 +26,7 @@ RTT_DIGITS = 3
 UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"), (1, "B"))
 SOURCE_PORT, FIRST_LISTEN_PORT = 443, 20_000
 HEADER = """\
-# A generated use case. The hosts below .example do not exist: replace them by yours.
+# A generated use case. The hosts below .example do not exist: replace them with yours.
 # A destination connects to its source through the proxies, at its own address `listen`.
 """
 

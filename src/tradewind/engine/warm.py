@@ -247,11 +247,11 @@ def why_not_warm(goal: Goal | None, warm: Plan, rented: Plan) -> str | None:
         more_usd = warm.overlay.cost.total_usd - warm.overlay.cost.machines_usd
         if more_usd > rented.overlay.cost.total_usd:
             there = format_usd(rented.overlay.cost.total_usd)
-            return f"it costs {format_usd(more_usd)} besides its machines, and machines of its own {there} in all"
+            return f"it costs {format_usd(more_usd)} besides its machines, and new machines cost {there} in all"
         return None
     if warm.overlay.time_s > WORSE_FACTOR * rented.overlay.time_s:
         times = [format_duration(plan.time_s) for plan in (warm.overlay, rented.overlay)]
-        return f"it takes {times[0]}, and machines of its own {times[1]} with their start"
+        return f"it takes {times[0]}, and new machines take {times[1]} with their start"
     return None
 
 

@@ -384,7 +384,7 @@ class Fleet:
             if left:
                 self._journal.intend(self.id, there)
         except TradewindError as error:
-            self._report(f"warm fleet {self.id} ends with its leases: {error}")
+            self._report(f"warm fleet {self.id} cannot be kept, and ends when its leases expire: {error}")
         if left == set():
             return False
         self._charges.all_ended()

@@ -257,7 +257,7 @@ def _may_run(result: LaunchResult) -> bool:
 
 
 def _not_wanted(result: LaunchResult) -> LaunchResult:
-    words = "it was ended, because it was no longer wanted when it had been launched"
+    words = "it was ended: when its launch was done, it was no longer wanted"
     return LaunchResult(result.order, refusal=Refusal("bad request", words))
 
 

@@ -23,6 +23,8 @@ REQUEST_S = 30.0
 ANSWER_BYTES_MAX = 16 << 20
 #: Status of a refusal of credentials. The module `http` would cost each start several milliseconds.
 FORBIDDEN = 403
+#: Status for a request that is understood, but whose content is wrong, such as an endpoint or a CA file of the user.
+UNPROCESSABLE = 422
 #: End of the path, on the owner's admin socket, at which a gateway's stores are set.
 STORES = "/stores"
 #: Maximum length of an event's line.
@@ -201,4 +203,6 @@ def _refused(request: str, answer: Exchange) -> GatewayError:
         hint = None
     if answer.status == FORBIDDEN and request.endswith(STORES):
         return CredentialsNotSent(text, hint=hint)
+    if answer.status == UNPROCESSABLE:
+        return GatewayError(text, hint=hint)
     return GatewayError(f"the gateway refused {request} ({answer.status}): {text}", hint=hint)

@@ -36,12 +36,14 @@ def become_task(binary: str, task: dict[str, Any], *, mute: bool = False, quiet:
         raise not_started(binary, error) from error
 
 
-def run_task(binary: str, task: dict[str, Any], around: Surroundings = HERE, *, quiet: bool = False) -> int:
+def run_task(
+    binary: str, task: dict[str, Any], around: Surroundings = HERE, *, mute: bool = False, quiet: bool = False
+) -> int:
     """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError.
 
-    With `quiet` it writes only errors.
+    With `mute` its standard output is discarded, and with `quiet` its messages other than errors.
     """
-    return _run(binary, task, around, quiet=quiet, stdout=subprocess.DEVNULL if quiet else None).returncode
+    return _run(binary, task, around, quiet=quiet, stdout=subprocess.DEVNULL if mute else None).returncode
 
 
 def try_task(binary: str, task: dict[str, Any]) -> None:

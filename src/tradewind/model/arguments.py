@@ -83,7 +83,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "--max-bytes": Argument("Options(max_bytes=…)"),
     "--max-cost": Argument("Options(max_cost_usd=…) or Request(ceiling_usd=…)"),
     "--max-delete": Argument("Options(max_delete=…)"),
-    "--max-vms": Argument("max_vms=… (of a Request: machines_per_region=…)"),
+    "--max-vms": Argument("max_vms=…, or Request(machines_per_region=…)"),
     "--metadata": Argument("AttributeRules(metadata=…)"),
     "--metadata-directive": Argument("AttributeRules(directive=…)", "replace|keep"),
     "--min-throughput": Argument("Request(goal=MinThroughput(…))"),
@@ -125,6 +125,13 @@ PHRASES: Mapping[str, str] = {
     "--via fleet or sky": 'Request(via="fleet") or Request(via="sky")',
     "-y to skip the question": "Options(ask_delete=False) to delete without a question",
     "--explain KEY shows which rule decides, or ": "",
+    "`tradewind jobs list`": "Client.jobs()",
+    "to copy one file: tradewind cp FILE DST": "to copy one file: tradewind.copy(FILE, DST)",
+    "to copy one object: tradewind cp SRC DST, without -r and a final slash": (
+        "to copy one object: tradewind.copy(SRC, DST), without Options(recursive=True) and a final slash"
+    ),
+    "use `tradewind cp`": "use tradewind.copy",
+    "`frontier` has": "tradewind.frontier has",
     "`tradewind sync --delete`": "tradewind.sync with Options(delete=True)",
     "`tradewind cp --flatten`": "tradewind.copy with Options(flatten=True)",
 }

@@ -366,7 +366,7 @@ def _listen(table: _Table) -> str | None:
     try:
         _, port = parse_address(text)
     except UsageError as error:
-        hint = "without `listen`, a flow of this machine has a free port of loopback"
+        hint = "without `listen`, a flow of this machine gets a free loopback port"
         raise ConfigError(f"{table.place}: listen: {error}", hint=hint) from None
     if port is None:
         raise table.wrong("listen", "HOST:PORT", text)
@@ -429,7 +429,7 @@ class _Table:
         """Return a list; empty if the table does not have it."""
         value = self._entry.get(key, [])
         if not isinstance(value, list) or len(value) > most:
-            raise self.wrong(key, f"a list of at most {most:,}", value)
+            raise self.wrong(key, f"a list of at most {most:,} entries", value)
         return value
 
     def number(self, key: str, least: float, most: float) -> float | None:

@@ -135,7 +135,7 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
     for cidr in settings.peer_cidrs:
         if ":" in cidr:
             # A firewall rule of Google has ranges of one version, and machines have addresses of IPv4.
-            raise ConfigError(f"{place}: gcp.peer_cidrs: {cidr} is of IPv6, and machines have IPv4 addresses")
+            raise ConfigError(f"{place}: gcp.peer_cidrs: {cidr} is an IPv6 network, and machines have IPv4 addresses")
     for zone in settings.zones:
         if settings.regions and zone.rpartition("-")[0] not in settings.regions:
             raise ConfigError(f"{place}: gcp.zones: {zone} is in none of gcp.regions")

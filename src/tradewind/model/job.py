@@ -23,6 +23,8 @@ DEFAULT_CHUNK_BYTES = 16 << 20
 MIN_CHUNK_BYTES = 5 << 20
 #: Minimum chunk size between files; gateways refuse smaller ones.
 MIN_FILE_CHUNK_BYTES = 64 << 10
+#: Largest chunk that gateways accept.
+MAX_CHUNK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

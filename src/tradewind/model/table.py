@@ -54,7 +54,7 @@ class TableReader:
     def _list(self, key: str, what: str) -> list[Any]:
         values = self._table.get(key, [])
         if not isinstance(values, list) or len(values) > ENTRIES_MAX:
-            words = f"{self._place}.{key} must be a list of at most {ENTRIES_MAX}, not {values!r:.200}"
+            words = f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} entries, not {values!r:.200}"
             raise ConfigError(words, hint=f"each is {what}")
         return values
 

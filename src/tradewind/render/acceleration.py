@@ -55,7 +55,7 @@ def _supervision(state: AccelerationState) -> Iterator[str]:
     pid = None if state.process is None else state.process.pid
     who = "its supervisor" if pid is None else f"its supervisor, process {pid},"
     age = format_duration(max(0.0, time.time() - state.updated_unix_s))
-    what = "is stopped" if state.supervision == "stopped" else "lives, but reports nothing"
+    what = "is stopped" if state.supervision == "stopped" else "is running, but reports nothing"
     yield f"{who} {what}; the state below is {age} old, and the machines end with their leases"
     if pid is not None:
         continues = f"`kill -CONT {pid}` continues it. " if state.supervision == "stopped" else ""
@@ -95,7 +95,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
         achieved = "" if flow.achieved_s is None else f", {format_duration(flow.achieved_s)} at the achieved rate"
         yield f"  all transfers of a period take {format_duration(flow.predicted_s)} as predicted{achieved}"
     if flow.shared_with:
-        yield f"  path, rates and counts are shared with {', '.join(flow.shared_with)}: nothing tells them apart"
+        others = ", ".join(flow.shared_with)
+        yield f"  path, rates and counts are shared with {others}: their connections cannot be told apart"
     if flow.planned and flow.achieved_direct_mbps is not None:
         yield f"  {_rate(flow.achieved_direct_mbps)} achieved without proxies"
     if flow.reason:

@@ -48,7 +48,7 @@ class MarketSpreadReport:
         yield ""
         yield (
             f"{'':<15}  {'revenue':>17}  {'profit':>17}  {'used':>8}  {'turned away':>13}"
-            f"  {'cost, to own choice':>19}  {'energy, to it':>13}"
+            f"  {'cost/own choice':>15}  {'energy/own choice':>17}"
         )
         yield from (self._row(name, SERVED | COMPARED) for name in self._names(served=True))
         yield "without the service"
@@ -70,7 +70,7 @@ class MarketSpreadReport:
         cells = dict.fromkeys(SERVED | COMPARED, "")
         for title, of in figures.items():
             cells[title] = WORDS[title](*self._figures(name, of))
-        widths = zip(cells.values(), (17, 17, 8, 13, 19, 13), strict=True)
+        widths = zip(cells.values(), (17, 17, 8, 13, 15, 17), strict=True)
         return "  ".join([f"{name:<15}", *(f"{cell:>{width}}" for cell, width in widths)])
 
 

@@ -172,7 +172,7 @@ def _obstacle(reason: FlowReason, left_cents: float) -> str:
         return "but its proxies have no room for this flow"
     if reason.obstacle == "budget":
         return f"for {_usd(reason.more_cents)} more, but only {_usd(left_cents)} of the budget is left"
-    return "but other flows gain more from its money and room"
+    return "but other flows gain more from the same money and capacity"
 
 
 def _path(flow: FlowPlan) -> str:

@@ -48,7 +48,7 @@ def canonical_endpoint(url: str) -> str:
     if parts.username is not None or parts.path.strip("/") or parts.query or parts.fragment:
         raise UsageError("the endpoint has more than a scheme, a host and a port")
     if _is_metadata(host):
-        raise UsageError(f"{url}: instance metadata is no store")
+        raise UsageError(f"{url}: instance metadata is not a store")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")
 

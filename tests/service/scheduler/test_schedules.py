@@ -51,7 +51,7 @@ def test_queue_is_bounded() -> None:
     for day in range(2, 2 + QUEUED_MAX):
         assert table.due(day * DAY_S) == []
     (skipped,) = table.due((2 + QUEUED_MAX) * DAY_S)
-    assert skipped.skipped == "10 times wait for job a already"
+    assert skipped.skipped == "10 scheduled times already wait for job a"
     assert table.ended("a") == [Occurrence(7200 + DAY_S)]
 
 
@@ -65,7 +65,7 @@ def test_allow() -> None:
 
 def test_times_that_passed_unseen_count_once() -> None:
     missed, latest = Timetable(daily(), 0).due(4 * DAY_S)
-    assert missed.skipped == "3 earlier times passed while the service was down"
+    assert missed.skipped == "3 earlier scheduled times passed while the service was down"
     assert latest == Occurrence(7200 + 3 * DAY_S)
 
 
@@ -82,7 +82,7 @@ def test_the_times_of_years_are_not_looked_at_one_by_one(monkeypatch: pytest.Mon
     times_after = JobSchedule.times_after
     monkeypatch.setattr(JobSchedule, "times_after", counted)
     missed, latest = table.due(3_650 * DAY_S + 59)
-    assert missed.skipped == "more than 1,000 earlier times passed while the service was down"
+    assert missed.skipped == "more than 1,000 earlier scheduled times passed while the service was down"
     assert (latest, table.next_s()) == (Occurrence(3_650 * DAY_S), 3_650 * DAY_S + 60)
     assert looks < 1_200
 

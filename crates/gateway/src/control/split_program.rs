@@ -210,7 +210,7 @@ fn check_congestion_control(name: Option<&str>) -> Result<(), Refusal> {
     };
     match name {
         Some(name) if !is_name(name) => {
-            refuse(format!("{name:?} is no congestion control"), "for example bbr or cubic")
+            refuse(format!("{name:?} is not a congestion control"), "for example bbr or cubic")
         }
         _ => Ok(()),
     }

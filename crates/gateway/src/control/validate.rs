@@ -305,10 +305,10 @@ fn crosses_hops(program: &Program) -> bool {
 fn check_scopes(program: &Program, roles: Roles) -> Checked {
     let (node, is_lead) = (&program.node, program.lead.is_some());
     if program.reads.is_some() && (is_lead || !roles.source) {
-        return refuse(format!("the program says reads but {node} is the lead or no source"), "leave it out");
+        return refuse(format!("the program says reads but {node} is the lead or not a source"), "leave it out");
     }
     if (!program.writes.is_empty() || program.copies.is_some()) && (is_lead || !roles.sink) {
-        return refuse(format!("the program says writes or copies but {node} is the lead or no sink"), "leave it out");
+        return refuse(format!("the program says writes or copies but {node} is the lead or not a sink"), "leave it out");
     }
     if roles.source && !is_lead && program.reads.is_none() {
         return refuse(format!("{node} is a source and the program does not say reads"), "say which keys it may read");
@@ -316,7 +316,7 @@ fn check_scopes(program: &Program, roles: Roles) -> Checked {
     let (scopes, sinks) = (program.writes.len(), program.sinks.len());
     if roles.sink && !is_lead && scopes != sinks {
         return refuse(
-            format!("{node} has {sinks} sinks and {scopes} writes"),
+            format!("the program says writes for {scopes} of {sinks} destinations of {node}"),
             "say for each destination which keys may be written",
         );
     }

@@ -4,9 +4,9 @@
 //! ([`name_form`](tradewind_store::name_form)). The later of two such names of one job is a twin. It waits until
 //! everything else is written, and is written only if it does not lead to an object with another name.
 //!
-//! Of the first [`EXACT_NAMES_MAX`] names the hashes are kept. After that the names are kept as bits of their hashes (a
-//! Bloom filter), so that any number of them fits into [`FILTER_BYTES`]. No twin is missed; a false positive costs one
-//! check at the destination.
+//! The first [`EXACT_NAMES_MAX`] names are kept as hashes, and all later ones as bits of their hashes (a Bloom filter),
+//! so that any number of them fits into [`FILTER_BYTES`]. No twin is missed; a false positive costs one check at the
+//! destination.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

@@ -23,7 +23,7 @@ pub struct SweepEnd {
     pub failed: Vec<Error>,
 }
 
-/// What becomes of intents whose uploads were searched for and aborted.
+/// The fate of intents whose uploads were searched for and aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intents {
     /// They stay in the journal for another sweep: a gateway of a killed run, or a slow store, may still open an upload.

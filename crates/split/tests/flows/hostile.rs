@@ -125,7 +125,7 @@ async fn a_scan_of_ports_learns_nothing_and_is_slowed_down() {
     assert!(nobody.is_err(), "the proxy dialed a destination that is not allowed");
 }
 
-/// What the proxy answers until it closes or resets the connection.
+/// Returns the answer of the proxy, until it closes or resets the connection.
 async fn answer_to(proxy: &Running, sent: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(proxy.address).await.unwrap();
     // The proxy may have refused the start already.

@@ -77,7 +77,7 @@ class AwsApi:
             ) from None
         except ResponseParserError:
             # It has the whole answer in its words: the page of a proxy or of a server that is broken.
-            words = f"{service} in {region} answers something that is not of AWS's API"
+            words = f"{service} in {region} sent an answer that AWS's API does not have"
             raise CallRefused(Refusal("transient", words)) from None
         except BotoCoreError as error:
             raise CallRefused(_without_answer(error)) from None

@@ -183,7 +183,7 @@ class ComputeApi:
             found = answer if isinstance(answer, dict) else {}
             raise CallRefused(of_response(response.status_code, found, response.headers.get("Retry-After")))
         if not isinstance(answer, dict):
-            raise CallRefused(Refusal("transient", f"the answer to {method} {path} is no JSON object"))
+            raise CallRefused(Refusal("transient", f"the answer to {method} {path} is not a JSON object"))
         return answer
 
     def _session(self, scope: str) -> requests.Session:

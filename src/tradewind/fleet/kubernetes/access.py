@@ -98,7 +98,7 @@ def _proxy(cluster: str, url: Any) -> str | None:
     parts = urlsplit(str(url))
     where = f"proxy-url of cluster {cluster}"
     if not parts.hostname:
-        raise UnsupportedSetting(f"{where} is no URL such as http://proxy.example:3128")
+        raise UnsupportedSetting(f"{where} is not a URL such as http://proxy.example:3128")
     if parts.scheme == "socks5" and find_spec(SOCKS_PACKAGE) is None:
         raise UnsupportedSetting(f"{where} begins with socks5://, which needs the Python package {SOCKS_PACKAGE}")
     if parts.scheme not in ("http", "https", "socks5"):

@@ -36,7 +36,7 @@ def contexts_of(path: str) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """What kubeconfig files say: as lightkube reads it, and the clusters and users as they are written, by name."""
+    """The content of kubeconfig files: as lightkube reads it, and clusters and users as they are written, by name."""
 
     config: KubeConfig
     clusters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

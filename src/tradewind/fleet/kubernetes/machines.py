@@ -18,7 +18,7 @@ TAG_PREFIX = "tradewind-"
 JOB_LABEL, UID_LABEL = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
 #: The exit code after SIGKILL.
 KILLED = 137
-STOOD_STILL = "its process was killed, as a gateway that stands still is killed after a minute"
+STOOD_STILL = "its process was killed; a gateway that stands still is killed after a minute"
 #: Phases of a pod that has ended.
 ENDED_PHASES = ("Succeeded", "Failed")
 

@@ -161,8 +161,8 @@ class Timetable:
         times = takewhile(lambda one: one < at_s, chain((first_s,), self.schedule.times_after(first_s)))
         count = sum(1 for _ in islice(times, MISSED_MAX + 1))
         if count > MISSED_MAX:
-            return f"more than {MISSED_MAX:,} earlier times"
-        return format_count(count, "earlier time") if count else ""
+            return f"more than {MISSED_MAX:,} earlier scheduled times"
+        return format_count(count, "earlier scheduled time") if count else ""
 
     def _decide(self, at_s: float) -> list[Occurrence]:
         if not self._active or self.schedule.overlap == ALLOW:
@@ -171,7 +171,7 @@ class Timetable:
         if self.schedule.overlap == SKIP:
             return [Occurrence(at_s, f"job {before} has not ended")]
         if len(self._queued) >= QUEUED_MAX:
-            return [Occurrence(at_s, f"{QUEUED_MAX} times wait for job {before} already")]
+            return [Occurrence(at_s, f"{QUEUED_MAX} scheduled times already wait for job {before}")]
         self._queued.append(at_s)
         return []
 

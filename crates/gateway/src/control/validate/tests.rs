@@ -222,7 +222,7 @@ fn a_source_and_a_sink_without_the_job_need_the_keys_that_they_may_access() {
     let error = check(with(sink.clone(), "/seal_key_hex", Value::Null), setting).unwrap_err();
     assert_eq!(error, "sink has no key to seal and open bodies");
     let error = check(with(sink.clone(), "/writes", json!([below])), setting).unwrap_err();
-    assert_eq!(error, "sink has 2 sinks and 1 writes");
+    assert_eq!(error, "the program says writes for 1 of 2 destinations of sink");
     let error = check(with(sink, "/reads", below.clone()), setting).unwrap_err();
     assert!(error.contains("no source"), "{error}");
     let source = json!({

@@ -26,7 +26,7 @@ pub(super) struct Context {
     pub(super) tells_names_apart: Vec<ToldApart>,
 }
 
-/// Whether a destination has been seen to keep names apart that others treat as one.
+/// The kinds of similar names that a destination is known to keep apart.
 #[derive(Default)]
 pub(super) struct ToldApart {
     /// Names that differ in case or Unicode form.

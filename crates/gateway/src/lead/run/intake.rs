@@ -242,7 +242,7 @@ impl Intake {
         let url = object_url(self.context.targets[usize::from(place.0)].as_ref(), &place.1);
         let why = match transfer.part_bytes == Some(upload.intent.chunk_bytes) {
             true => "its source has changed since the earlier run",
-            false => "it is cut into parts of another size now",
+            false => "its parts now have another size",
         };
         self.context.notice(format!("{url} starts over: {why}"));
     }
