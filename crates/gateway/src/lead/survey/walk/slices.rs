@@ -68,7 +68,8 @@ impl Walk {
         let second = second.transpose().map_err(SurveyError::Source)?;
         if !have_ranges {
             let before = std::iter::once(first).chain(second.map(|second| second.slice)).collect();
-            let (ours, theirs) = (Pages::of_slices(before, slices), TargetPages::begin(targets, &NameRange::default()));
+            let ours = Pages::of_slices(source, before, slices);
+            let theirs = TargetPages::begin(targets, &NameRange::default());
             return self.look_at_joined(Join::of_pages(source, ours, targets, theirs), None, naming).await;
         }
         // The first pages were requested before.
