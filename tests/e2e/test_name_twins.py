@@ -118,6 +118,18 @@ def test_a_name_that_overwrites_the_copy_of_another_one_is_detected(command: Com
         assert [failure["kind"] for failure in done.failures] == ["occupied"]
 
 
+def test_a_name_without_letters_shows_nothing_about_case(command: Command, source: OddPlace) -> None:
+    """`name` is looked up after the others, because `Name` may be the same name, too."""
+    named = {key: f"content of {key}".encode() for key in ("0/1", "0/\uff11", "NAME", "Name", "name")}
+    fill(source, named)
+    with OddStore("s3", Habits(folds_names=True)) as store:
+        there = OddPlace(store, command)
+        for _ in range(2):
+            done = transfer(command, "cp", source, there).expect(4)
+            assert [failure["kind"] for failure in done.failures] == ["occupied"] * 2
+            assert there.contents() == {key: named[key] for key in ("0/1", "0/\uff11", "NAME")}
+
+
 def test_a_moved_object_is_not_overwritten_by_a_resumed_job(command: Command, source: OddPlace) -> None:
     named = dict(zip(SEGMENTS[0], OTHER, strict=True))
     fill(source, named)

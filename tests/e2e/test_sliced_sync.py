@@ -77,6 +77,30 @@ def test_the_second_page_is_requested_before_the_first_is_there(
     assert len(proxy.requests(lambda request: "list-type" in request.query)) == 2, "an empty place has one page"
 
 
+def test_an_object_written_after_its_page_was_fetched_is_no_proof_of_another_order(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    names = [f"{number:04}" for number in range(FILES)]
+    source, late = written(tmp_path / "source", names), names[PAGE_KEYS + 100]
+    command.run("sync", source, s3.url, "--exclude", late, *s3.flags("dst")).expect(0)
+    second = threading.Event()
+
+    def is_listing(request: Request, *, later: bool) -> bool:
+        return "list-type" in request.query and ("start-after" in request.query) == later
+
+    def write_late() -> None:
+        assert second.wait(REQUEST_S)
+        time.sleep(SECOND_S)  # Until that page has arrived.
+        s3.put(late, b"by someone else")
+        time.sleep(SECOND_S)
+
+    proxy.add(Rule(Call(second.set), when=partial(is_listing, later=True), count=1))
+    proxy.add(Rule(Call(write_late), when=partial(is_listing, later=False), count=1))
+    s3.endpoint = proxy.endpoint
+    done = command.run("sync", source, s3.url, "--compare", "size", *s3.flags("dst"))
+    assert "order" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["minio", "seaweedfs", "rclone", "moto"])
 def test_other_servers_agree(command: Command, place: Callable[[str], Place], tmp_path: Path, kind: str) -> None:

@@ -59,8 +59,8 @@ pub use model::{
 };
 pub use open::{open, open_on};
 pub use place::{
-    compare_objects, entry_of, follow_no_directories, goes_by_another_name, has_odd_segments, keep_out_of, kinship,
-    name_form, object_kinship, respelled,
+    NameRule, compare_objects, entry_of, follow_no_directories, goes_by_another_name, has_odd_segments, keep_out_of,
+    kinship, name_form, object_kinship, respelled,
 };
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};

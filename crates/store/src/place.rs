@@ -130,21 +130,68 @@ pub fn has_odd_segments(key: &str) -> bool {
     key.strip_suffix('/').unwrap_or(key).split('/').any(|segment| matches!(segment, "" | "." | ".."))
 }
 
+/// A rule by which servers treat names as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// `a` and `A` are the same letter.
+    AsciiCase,
+    /// Other letters that differ only in case are the same, such as `é` and `É`.
+    OtherCase,
+    /// The normalization forms of Unicode are the same.
+    UnicodeForm,
+    /// Empty segments and `.` are ignored, and `..` is resolved.
+    Segments,
+}
+
+impl NameRule {
+    /// Every rule.
+    pub const ALL: [Self; 4] = [Self::AsciiCase, Self::OtherCase, Self::UnicodeForm, Self::Segments];
+
+    /// Returns whether a server that has `key` shows with it whether it follows this rule.
+    pub fn applies_to(self, key: &str) -> bool {
+        !self.spellings(key).is_empty()
+    }
+
+    /// Other spellings of a key that are one name with it by this rule. In a key with ASCII letters only these change,
+    /// because some servers ignore the case of no others.
+    fn spellings(self, key: &str) -> Vec<String> {
+        let mut spellings = match self {
+            Self::AsciiCase => vec![key.chars().map(other_ascii_case).collect()],
+            Self::OtherCase if key.contains(|letter: char| letter.is_ascii_alphabetic()) => Vec::new(),
+            Self::OtherCase => vec![key.chars().map(other_case).collect()],
+            Self::UnicodeForm => vec![
+                DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
+                ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
+            ],
+            Self::Segments => {
+                let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
+                vec![format!("{folder}//{name}"), format!("{folder}././{name}"), format!("{folder}.../../{name}")]
+            }
+        };
+        spellings.retain(|spelling| spelling != key);
+        spellings
+    }
+}
+
+fn other_ascii_case(letter: char) -> char {
+    if letter.is_ascii_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
+}
+
+fn other_case(letter: char) -> String {
+    if letter.is_lowercase() { letter.to_uppercase().collect() } else { letter.to_lowercase().collect() }
+}
+
 /// Returns whether the object that a `head` finds as `key` really has another name. That is so if the listing lacks
-/// `key`, or if the object is also found under other spellings that the listing lacks: those with other letters, and
-/// `by_segments` also those with other segments. Costs up to two requests per spelling.
+/// `key`, or if the object is also found under a spelling by one of the `rules` that the listing lacks. Costs up to two
+/// requests per spelling.
 ///
 /// # Errors
 /// The store's error for a `head` or a listing, unless it forbids the listing.
-pub async fn goes_by_another_name(store: &dyn Store, key: &str, by_segments: bool) -> Result<bool> {
+pub async fn goes_by_another_name(store: &dyn Store, key: &str, rules: &[NameRule]) -> Result<bool> {
     if !is_listed(store, key).await?.unwrap_or(true) {
         return Ok(true);
     }
-    let mut spellings = spellings_by_letters(key);
-    if by_segments {
-        spellings.extend(spellings_by_segments(key));
-    }
-    for other in spellings {
+    for other in rules.iter().flat_map(|rule| rule.spellings(key)) {
         let is_there = match store.head(&other).await {
             Ok(_) => true,
             // A store that forbids listing answers 403 for a missing key, and some answer 400 to a name that they do
@@ -181,30 +228,6 @@ pub async fn entry_of(store: &dyn Store, key: &str) -> Result<Option<Option<Obje
         Err(error) if error.kind == ErrorKind::Forbidden => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Spellings of a key with other letters, one for each rule by which servers treat them as one name.
-fn spellings_by_letters(key: &str) -> Vec<String> {
-    let other_case = |letter: char| match letter.is_lowercase() {
-        true => letter.to_uppercase().collect::<String>(),
-        false => letter.to_lowercase().collect(),
-    };
-    let mut spellings = vec![
-        key.chars().map(other_case).collect(),
-        DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
-        ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
-    ];
-    spellings.retain(|spelling| spelling != key);
-    spellings
-}
-
-/// Spellings of a key with other segments, one for each rule by which servers treat them as one name.
-fn spellings_by_segments(key: &str) -> Vec<String> {
-    let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
-    let mut spellings =
-        vec![format!("{folder}//{name}"), format!("{folder}././{name}"), format!("{folder}.../../{name}")];
-    spellings.retain(|spelling| spelling != key);
-    spellings
 }
 
 /// Compares an object with its counterpart in another place. Costs a `HEAD` each, another one of the first object
@@ -357,14 +380,34 @@ mod tests {
     #[test]
     fn each_other_spelling_is_another_key_of_the_same_form() {
         for key in ["k", "/k", "dir/Name", "dir//name", "dir/", "caf\u{e9}", "cafe\u{301}", "a/./b", "123"] {
-            let spellings = [spellings_by_letters(key), spellings_by_segments(key)].concat();
+            let spellings: Vec<String> = NameRule::ALL.iter().flat_map(|rule| rule.spellings(key)).collect();
             assert!(spellings.len() >= 3, "{key}");
             for other in spellings {
                 assert_ne!(other, key);
                 assert_eq!(as_path(&other), as_path(key), "{other}");
             }
-            assert!(spellings_by_segments(key).iter().all(|other| has_odd_segments(other)), "{key}");
+            assert!(NameRule::Segments.spellings(key).iter().all(|other| has_odd_segments(other)), "{key}");
         }
+    }
+
+    #[test]
+    fn a_name_shows_only_the_rules_that_change_it() {
+        use NameRule::*;
+        for (key, rules) in [
+            ("2024/01", &[Segments][..]),
+            ("\u{ff11}", &[Segments]),
+            ("Name", &[AsciiCase, Segments]),
+            ("\u{418}\u{43c}\u{44f}", &[OtherCase, Segments]),
+            ("caf\u{e9}", &[AsciiCase, UnicodeForm, Segments]),
+            ("\u{304b}\u{3099}", &[UnicodeForm, Segments]),
+        ] {
+            assert_eq!(
+                NameRule::ALL.into_iter().filter(|rule| rule.applies_to(key)).collect::<Vec<_>>(),
+                rules,
+                "{key}"
+            );
+        }
+        assert_eq!(AsciiCase.spellings("caf\u{e9}"), ["CAF\u{e9}"]);
     }
 
     #[test]

@@ -278,8 +278,12 @@ impl Pages {
         Self { receiver, ended: false, url: String::new(), _fetching: None }
     }
 
-    /// Slices that were listed before, and those that follow them, as one listing.
-    pub fn of_slices(before: Vec<Slice>, after: impl Stream<Item = Result<Slice>> + Send + 'static) -> Self {
+    /// Slices of `listing` that were listed before, and those that follow them, as one listing.
+    pub fn of_slices(
+        listing: &Listing,
+        before: Vec<Slice>,
+        after: impl Stream<Item = Result<Slice>> + Send + 'static,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD_MAX);
         let forwarding = tokio::spawn(async move {
             let mut slices = std::pin::pin!(futures::stream::iter(before).map(Ok).chain(after));
@@ -292,7 +296,8 @@ impl Pages {
             }
             sender.send(Fetched { page: Ok(ListPage::default()), is_last: true }).await.ok();
         });
-        Self { receiver, ended: false, url: String::new(), _fetching: Some(AbortOnDropHandle::new(forwarding)) }
+        let url = listing.store.url().to_owned();
+        Self { receiver, ended: false, url, _fetching: Some(AbortOnDropHandle::new(forwarding)) }
     }
 
     /// Returns the next page; `None` after the last page or after an error.

@@ -34,7 +34,7 @@ pub enum Intents {
 
 /// Aborts the uploads that no run can resume: superseded uploads, and uploads that may have been opened although their
 /// ids never reached us. The latter are the store's uploads of exactly the intended keys, opened since the intent,
-/// whose ids are not in the journal. Call it before a resumed job opens its own uploads.
+/// whose ids are not in the journal. Call it before a resumed job opens its own uploads, or after a job has ended them.
 ///
 /// # Errors
 /// The journal cannot be read or written.

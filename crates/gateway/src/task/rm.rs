@@ -156,6 +156,17 @@ impl Rm {
             let verdicts = self.delete_named(batch, &mut gone).await;
             self.print(verdicts, &mut tally, streams)?;
         }
+        self.end_named(rejected, (missing, untried), tally, streams)
+    }
+
+    /// Ends a list of names. `rejected` are the last ones that were tried, if the store rejected the credentials for them.
+    fn end_named(
+        &self,
+        mut rejected: Vec<(String, Result<(), Error>)>,
+        (missing, untried): (u64, u64),
+        mut tally: Tally,
+        streams: &mut Streams,
+    ) -> TaskResult {
         if tally.gone + tally.failed + missing == 0
             && let Some((_, Err(error))) = rejected.pop()
         {

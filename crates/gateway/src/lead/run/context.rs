@@ -6,10 +6,10 @@ use crate::failure::{hint_for_named, object_url};
 use crate::lead::survey::WorkItem;
 use crate::retry::RetryPolicy;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tradewind_contract::{Event, JobSpec, Selection};
-use tradewind_store::Store;
+use tradewind_store::{NameRule, Store};
 
 /// See the module's documentation.
 pub(super) struct Context {
@@ -26,13 +26,18 @@ pub(super) struct Context {
     pub(super) tells_names_apart: Vec<ToldApart>,
 }
 
-/// The kinds of similar names that a destination is known to keep apart.
+/// The rules that a destination has been seen not to follow: it keeps names apart that are one by them.
 #[derive(Default)]
-pub(super) struct ToldApart {
-    /// Names that differ in case or Unicode form.
-    pub(super) by_letters: AtomicBool,
-    /// Names that differ in empty segments, `.` or `..`.
-    pub(super) by_segments: AtomicBool,
+pub(super) struct ToldApart([AtomicBool; NameRule::ALL.len()]);
+
+impl ToldApart {
+    pub(super) fn has(&self, rule: NameRule) -> bool {
+        self.0[rule as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, rule: NameRule) {
+        self.0[rule as usize].store(true, Ordering::Relaxed);
+    }
 }
 
 impl Context {

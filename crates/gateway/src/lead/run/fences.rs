@@ -78,7 +78,8 @@ impl Dispatcher {
             asked.insert(request, sink);
         }
         self.orders.flush();
-        let confirmed = async {
+        let mut unconfirmed: BTreeSet<Arc<str>> = asked.values().cloned().collect();
+        let confirming = async {
             while !asked.is_empty()
                 && let Some(Reply { request, verdict }) = replies.recv().await
             {
@@ -86,11 +87,13 @@ impl Dispatcher {
                     && is_confirmation(&verdict)
                 {
                     asked.retain(|_, other| *other != sink);
+                    unconfirmed.remove(&sink);
                 }
             }
         };
-        if tokio::time::timeout(CONFIRMATION_MAX, confirmed).await.is_err() {
-            tracing::warn!("not every gateway has confirmed that it opens no upload any more");
+        let _ = tokio::time::timeout(CONFIRMATION_MAX, confirming).await;
+        for sink in unconfirmed {
+            tracing::warn!(gateway = &*sink, "it has not confirmed that it opens no upload any more");
         }
     }
 }

@@ -13,8 +13,7 @@ use crate::lead::survey::{SurveyError, WorkItem};
 use crate::node::work::{Failure, Side};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tradewind_store::{Error, ErrorKind, Expect, Store, goes_by_another_name, name_form};
+use tradewind_store::{Error, ErrorKind, Expect, NameRule, Store, goes_by_another_name, name_form};
 use tradewind_wire::Fault;
 
 /// See the module's documentation.
@@ -93,15 +92,16 @@ async fn look(target: usize, key: &str, by_segments: bool, context: &Context) ->
         Err(error) if error.kind == ErrorKind::BucketNotFound && store.makes_root() => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
-    let was_seen = if by_segments { &told_apart.by_segments } else { &told_apart.by_letters };
-    if !was_seen.load(Ordering::Relaxed) {
-        let asked = context.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key, by_segments));
+    let rules = NameRule::ALL.into_iter().filter(|rule| by_segments || *rule != NameRule::Segments);
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        rules.filter(|rule| rule.applies_to(key)).partition(|rule| told_apart.has(*rule));
+    // A name that no rule changes must at least be listed itself.
+    if known.is_empty() || !unknown.is_empty() {
+        let asked = context.policy.run("head", store.url(), || goes_by_another_name(store.as_ref(), key, &unknown));
         if asked.await? {
             return Ok(Found::Another);
         }
-        // A look at the segments is one at the letters, too.
-        told_apart.by_letters.store(true, Ordering::Relaxed);
-        was_seen.store(true, Ordering::Relaxed);
+        unknown.into_iter().for_each(|rule| told_apart.add(rule));
     }
     Ok(Found::ItsOwn(Expect::seen(Some(&now))))
 }

@@ -7,6 +7,7 @@ use crate::lead::pages::{Listing, NameRange, NameSpan, Pages, RANGES_AT_ONCE_MAX
 use crate::lead::survey::error::SurveyError;
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
+use tokio::time::Instant;
 use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, UNORDERED, entry_of};
 
 /// By destination: an object that its listing of a slice lacks, although it is older than this (Unix ms by the server's
@@ -14,20 +15,25 @@ use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, UNORDERED, entry_of};
 pub(super) struct Doubt(Vec<Option<i64>>);
 
 impl Doubt {
-    fn of(targets: &[Option<Listing>]) -> Self {
-        Self(targets.iter().map(|target| target.as_ref()?.store.writes_from_unix_ms()).collect())
+    /// What is written after the listing was `requested` may be missing in it.
+    fn of(targets: &[Option<Listing>], requested: Instant) -> Self {
+        let age_ms = requested.elapsed().as_millis() as i64;
+        let since =
+            |target: &Option<Listing>| Some(target.as_ref()?.store.writes_from_unix_ms()?.saturating_sub(age_ms));
+        Self(targets.iter().map(since).collect())
     }
 }
 
 /// A slice, and the same range of the destinations.
 struct Begun {
     slice: Slice,
+    requested: Instant,
     theirs: TargetPages,
 }
 
 impl Begun {
     fn new(slice: Slice, targets: &[Option<Listing>]) -> Self {
-        Self { theirs: TargetPages::begin(targets, &slice.range), slice }
+        Self { requested: Instant::now(), theirs: TargetPages::begin(targets, &slice.range), slice }
     }
 }
 
@@ -51,7 +57,7 @@ impl Walk {
         targets: &[Option<Listing>],
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
-        let mut slices = Box::pin(source.slices());
+        let (mut slices, requested) = (Box::pin(source.slices()), Instant::now());
         let begin = async {
             let (first, second) = (slices.next().await, slices.next().await);
             (first, second.map(|slice| slice.map(|slice| Begun::new(slice, targets))))
@@ -62,15 +68,18 @@ impl Walk {
         let second = second.transpose().map_err(SurveyError::Source)?;
         if !have_ranges {
             let before = std::iter::once(first).chain(second.map(|second| second.slice)).collect();
-            let (ours, theirs) = (Pages::of_slices(before, slices), TargetPages::begin(targets, &NameRange::default()));
+            let ours = Pages::of_slices(source, before, slices);
+            let theirs = TargetPages::begin(targets, &NameRange::default());
             return self.look_at_joined(Join::of_pages(source, ours, targets, theirs), None, naming).await;
         }
-        let begun = std::iter::once(Begun::new(first, targets)).chain(second).map(Ok);
+        // The first pages were requested before.
+        let first = Begun { requested, ..Begun::new(first, targets) };
+        let begun = std::iter::once(first).chain(second).map(Ok);
         let later = slices.map(|slice| slice.map(|slice| Begun::new(slice, targets)).map_err(SurveyError::Source));
         futures::stream::iter(begun)
             .chain(later)
-            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |Begun { slice, theirs }| {
-                let doubt = (slice.range != NameRange::default()).then(|| Doubt::of(targets));
+            .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |Begun { slice, requested, theirs }| {
+                let doubt = (slice.range != NameRange::default()).then(|| Doubt::of(targets, requested));
                 let ours = Pages::of_one(slice.page);
                 self.look_at_joined(Join::of_pages(source, ours, targets, theirs), doubt, naming)
             })
