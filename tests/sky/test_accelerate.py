@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.drive import Command
+from tradewind.fleet.journal import FleetJournal
 
 pytest.importorskip("tomllib")
 
@@ -257,8 +258,8 @@ def starting(world: Command) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + PATIENCE_S
-        while not world.run("fleet", "list", "--json").events:
+        end, journal = time.monotonic() + PATIENCE_S, FleetJournal(world.state)
+        while not list(journal.records()):
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.02)
         yield process

@@ -107,7 +107,7 @@ class JobWorker:
         self._database, self._queue, self._leases, self._engine = database, queue, leases, engine
         self._settings, self._connections, self._faults, self._traces = settings, connections, faults, traces
         self._closing = closing
-        self._rules = PresentRules(database)
+        self._rules = PresentRules(database, faults)
 
     def fail(self, row: JobRow, reason: str) -> None:
         """End a waiting job for good. Raises StateError."""
@@ -387,8 +387,8 @@ class JobWorker:
                     self._leases.state(lease)
                     with suppress(StateError):  # While the database does not answer, the lease decides.
                         routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
-                        if running.present_plan.overlay is not None:
-                            closed.look(self._rules.read(), routes.links)
+                    if running.present_plan.overlay is not None and (rules := self._rules.latest()) is not None:
+                        closed.look(rules, routes.links)
                     if is_to_stop() and not is_draining:
                         running.drain()
                         is_draining = True
