@@ -308,7 +308,10 @@ fn check_scopes(program: &Program, roles: Roles) -> Checked {
         return refuse(format!("the program says reads but {node} is the lead or not a source"), "leave it out");
     }
     if (!program.writes.is_empty() || program.copies.is_some()) && (is_lead || !roles.sink) {
-        return refuse(format!("the program says writes or copies but {node} is the lead or not a sink"), "leave it out");
+        return refuse(
+            format!("the program says writes or copies but {node} is the lead or not a sink"),
+            "leave it out",
+        );
     }
     if roles.source && !is_lead && program.reads.is_none() {
         return refuse(format!("{node} is a source and the program does not say reads"), "say which keys it may read");
