@@ -1,24 +1,28 @@
 """Plans are made with the operator's rules in mind: what is closed, and limits of rates."""
 
 import math
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert
 
 from tests.service.local import copy_request, new_database
 from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
-from tradewind.errors import InfeasibleGoal
+from tradewind.errors import InfeasibleGoal, StateError
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.region import Region
 from tradewind.service import quotes
 from tradewind.service.auction_tables import HOUR_MS, auctions, bids
 from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.faults import Faults
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.operator_rules import ClosedToRun, OperatorRules, PresentRules, operator_rules
 from tradewind.service.quotes import QuoteMaker
@@ -76,23 +80,74 @@ def test_a_running_job_leaves_what_is_closed_and_enters_nothing_below_its_rate(d
     for link in (f"{A}>{RELAY}", f"{RELAY}>{B}", f"{B}>{A}"):
         limit(database, "link", link, rate_gbps=1.0)
     limit(database, "site", str(RELAY), rate_gbps=0.5)
-    rules, used = PresentRules(database), [f"{A}>{B}", f"{A}>{RELAY}"]
-    closed = rules.read().closed_to(used, 2.0)
+    rules, used = operator_rules_of(database), [f"{A}>{B}", f"{A}>{RELAY}"]
+    closed = rules.closed_to(used, 2.0)
     assert (closed.regions, closed.links) == ({Region("gcp", "us-east1")}, {(A, B), (RELAY, B), (B, A)})
-    assert rules.read().closed_to([f"{A}>{B}"], 1.0).regions == {Region("gcp", "us-east1"), RELAY}
-    assert rules.read().closed_to([f"{A}>{B}"], 1.0).links == {(A, B)}
+    assert rules.closed_to([f"{A}>{B}"], 1.0).regions == {Region("gcp", "us-east1"), RELAY}
+    assert rules.closed_to([f"{A}>{B}"], 1.0).links == {(A, B)}
+
+
+def operator_rules_of(database: ServiceDatabase) -> OperatorRules:
+    with database.read() as connection:
+        return operator_rules(connection)
+
+
+def read_once(rules: PresentRules) -> OperatorRules:
+    """Return what the next read of the database yields."""
+    rules.latest(0.0)
+    assert rules.reading is not None
+    rules.reading.join()
+    found = rules.latest(0.0)
+    assert found is not None
+    return found
 
 
 def test_rules_are_read_again_after_a_while(database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = PresentRules(database)
-    assert not rules.read().closed
+    rules = PresentRules(database, Faults())
+    assert not read_once(rules).closed
     ban(database, "link", f"{A}>{B}")
-    assert not rules.read().closed
+    assert not read_once(rules).closed
     monkeypatch.setattr("tradewind.service.operator_rules.RULES_EVERY_S", 0.0)
-    rules = PresentRules(database)
-    assert rules.read().closed and rules.read() is rules.read()
+    rules = PresentRules(database, Faults())
+    before = read_once(rules)
+    assert before.closed and read_once(rules) is before
     ban(database, "link", f"{B}>{A}")
-    assert len(rules.read().closed) == 2
+    assert len(read_once(rules).closed) == 2
+
+
+def test_rules_of_an_earlier_run_are_not_those_of_a_later_one(database: ServiceDatabase) -> None:
+    """The plan of the later one may use what was closed then."""
+    rules = PresentRules(database, Faults())
+    assert read_once(rules) is rules.latest(0.0)
+    assert rules.latest(time.monotonic()) is None
+
+
+def test_a_database_that_does_not_answer_holds_up_no_run() -> None:
+    """The thread of a run stops it when its lease ends, which it must notice in time."""
+    hanging = threading.Event()
+
+    class Frozen:
+        def read(self) -> AbstractContextManager[Connection]:
+            assert hanging.wait(60)
+            raise StateError("the connection is lost")
+
+    faults = Faults()
+    rules = PresentRules(cast(ServiceDatabase, Frozen()), faults)
+    try:
+        assert rules.latest(0.0) is None and rules.latest(0.0) is None
+    finally:
+        hanging.set()
+        assert rules.reading is not None
+        rules.reading.join()
+    assert rules.latest(0.0) is None and not faults.failing()
+
+
+def test_a_fault_of_the_program_is_recorded_and_ends_no_run() -> None:
+    faults = Faults()
+    rules = PresentRules(cast(ServiceDatabase, None), faults)
+    assert rules.latest(0.0) is None and rules.reading is not None
+    rules.reading.join()
+    assert rules.latest(0.0) is None and [fault.part for fault in faults.failing()] == ["jobs"]
 
 
 def test_a_run_hears_of_what_has_changed_only() -> None:

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,11 +19,12 @@ from sqlalchemy import Connection
 from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
-from tradewind.errors import InfeasibleGoal
+from tradewind.errors import InfeasibleGoal, StateError
 from tradewind.fleet.given import GivenCredentials
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.faults import Faults
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.limits import RULES_EVERY_S
 from tradewind.service.links import link_end, sites_on
@@ -85,24 +87,41 @@ class OperatorRules:
 
 
 class PresentRules:
-    """The rules for all running jobs of a server, read again after RULES_EVERY_S. Any thread may use it."""
+    """The rules for all running jobs of a server, read again after RULES_EVERY_S. Any thread may use it.
 
-    def __init__(self, database: ServiceDatabase) -> None:
-        self._database, self._reading = database, threading.Lock()
+    They are read in a thread of its own. An answer of the database can take minutes, and the thread of a run must
+    notice in time that its lease has ended: another server then runs the job.
+    """
+
+    def __init__(self, database: ServiceDatabase, faults: Faults) -> None:
+        self._database, self._faults, self._lock = database, faults, threading.Lock()
         self._rules: OperatorRules | None = None
-        self._again_s = 0.0
+        self._read_s, self._again_s = -math.inf, 0.0
+        #: The thread that reads the rules now, or did so last.
+        self.reading: threading.Thread | None = None
 
-    def read(self) -> OperatorRules:
-        """Return the rules, the same object until they change. Raises StateError if they cannot be read."""
-        with self._reading:
-            if self._rules is None or time.monotonic() >= self._again_s:
+    def latest(self, since_s: float) -> OperatorRules | None:
+        """Return the rules as they were read last, the same object until they change; None if they were not read since
+        a time of the monotonic clock. Does not wait.
+        """
+        with self._lock:
+            is_reading = self.reading is not None and self.reading.is_alive()
+            if not is_reading and time.monotonic() >= self._again_s:
                 self._again_s = time.monotonic() + RULES_EVERY_S
-                with self._database.read() as connection:
-                    found = operator_rules(connection)
+                self.reading = threading.Thread(target=self._read, name="operator rules", daemon=True)
+                self.reading.start()
+            return self._rules if self._read_s >= since_s else None
+
+    def _read(self) -> None:
+        # After a failure the next thread tries again. Until then the rules are those that were read last.
+        with suppress(StateError), self._faults.caught("jobs", recovers=False):
+            began_s = time.monotonic()
+            with self._database.read() as connection:
+                found = operator_rules(connection)
+            with self._lock:
+                self._read_s = began_s
                 if found != self._rules:
                     self._rules = found
-            assert self._rules is not None
-            return self._rules
 
 
 class ClosedToRun:
