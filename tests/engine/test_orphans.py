@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 import threading
 import time
 from argparse import Namespace
@@ -21,6 +23,7 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.orphans import orphaned_fleets
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
 from tradewind.fleet.provider import CallRefused, LaunchOrder, Lease, Machine, Refusal
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 
@@ -118,6 +121,43 @@ def test_fleets_in_use_warm_ones_and_hosts_of_the_user_are_left_alone(tmp_path: 
     run(tmp_path)
     assert len(cloud.living) == 3
     journal.give_back(used)
+
+
+def change(folder: Path, fleet: str, **changes: Any) -> None:
+    """Change fields of a fleet's record."""
+    for column, value in changes.items():
+        FleetJournal(folder).database.write(f"UPDATE fleets SET {column} = ? WHERE id = ?", (value, fleet))
+
+
+def test_a_fleet_without_its_lock_is_left_alone_while_its_command_may_live(tmp_path: Path, cloud: Cloud) -> None:
+    """The folders of fleets can be removed by hand while a command has the lock of one."""
+    fleet = killed(tmp_path, cloud)
+    shutil.rmtree(tmp_path / "fleets")
+    run(tmp_path)
+    assert len(cloud.living) == 1
+    change(tmp_path, fleet, heartbeat_unix_s=time.time() - HEARTBEAT_STALE_S)
+    run(tmp_path)
+    assert cloud.living == {}
+
+
+@pytest.mark.parametrize("name", ["here", "copied.example"])
+def test_after_a_reboot_it_is_ended_but_a_copy_of_the_host_only_names_it(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A host that was made from the disk of another one has its host id, and a record that is not kept up there."""
+    monkeypatch.setattr("tradewind.fleet.owner._host", lambda: "0123456789abcdef")
+    fleet = killed(tmp_path, cloud)
+    owner = {**here().document(), "boot": "earlier", **({} if name == "here" else {"host_name": name})}
+    change(tmp_path, fleet, owner=json.dumps(owner), heartbeat_unix_s=time.time() - HEARTBEAT_STALE_S)
+    run(tmp_path)
+    said = capsys.readouterr().err.splitlines()
+    if name == "here":
+        assert cloud.living == {} and said == [f"note: ended 1 machine of fleet {fleet}, whose command was killed"]
+    else:
+        assert len(cloud.living) == 1 and said == [
+            f"warning: fleet {fleet} of host {name}, whose command was killed, may still have machines",
+            f"hint: `tradewind fleet down {fleet}` ends it",
+        ]
 
 
 def test_a_machine_that_outlives_its_warm_fleet_is_ended(

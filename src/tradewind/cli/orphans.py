@@ -54,6 +54,8 @@ def _whose(record: FleetRecord) -> str:
     """Return a fleet with the reason for which nothing uses it."""
     if record.warm_until_unix_s is not None:
         return f"warm fleet {record.id}, whose lease has expired,"
+    if not orphans.is_of_this_host(record):
+        return f"fleet {record.id} of host {record.owner.host_name}, whose command was killed,"
     of = "" if orphans.has_simple_end(record) else f" of {record.purpose}"
     return f"fleet {record.id}{of}, whose command was killed,"
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.gateways import job_of
 from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
 from tradewind.model.sites import CLOUDS
 
 if TYPE_CHECKING:
     from tradewind.engine.fleets import FleetEnd, Fleets
     from tradewind.engine.job_control import JobControl
 
-__all__ = ["ORPHANS_WAIT_S", "OrphanEnds", "has_simple_end", "orphaned_fleets"]
+__all__ = ["ORPHANS_WAIT_S", "OrphanEnds", "has_simple_end", "is_of_this_host", "orphaned_fleets"]
 
 #: Maximum time for which a command that is done waits for a provider [s].
 ORPHANS_WAIT_S = 30.0
@@ -37,7 +38,9 @@ def orphaned_fleets(control: JobControl) -> list[FleetRecord]:
     return [
         each
         for each in gone
-        if has_simple_end(each) or all(end_s <= now_s for end_s in journal.lease_ends(each.id).values())
+        # Without the lock, which was removed by hand, only the heartbeat tells that the command is gone.
+        if (journal.has_lock(each.id) or now_s - each.heartbeat_unix_s >= HEARTBEAT_STALE_S)
+        and (has_simple_end(each) or all(end_s <= now_s for end_s in journal.lease_ends(each.id).values()))
     ]
 
 
@@ -48,7 +51,16 @@ def has_simple_end(record: FleetRecord) -> bool:
     """
     from tradewind.fleet.warm import WARM_PURPOSE
 
-    return record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None
+    return is_of_this_host(record) and (record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None)
+
+
+def is_of_this_host(record: FleetRecord) -> bool:
+    """Return whether the command ran on this host. A host with a copy of its disk has the same id, but another name.
+
+    The command may run there, although the heartbeat in the copied database has stopped.
+    """
+    this = here()
+    return record.owner.boot == this.boot or record.owner.host_name == this.host_name
 
 
 def _rents(document: Mapping[str, Any], regions: Collection[str]) -> bool:

@@ -171,6 +171,10 @@ class FleetJournal:
             raise
         return folder
 
+    def has_lock(self, fleet_id: str) -> bool:
+        """Return whether the lock of a fleet is there, so that it tells whether a process holds it."""
+        return (self.path(fleet_id) / LOCK).exists()
+
     def claim(self, fleet_id: str) -> bool:
         """Keep other processes from using a fleet, to end it. Return False if one of them uses it."""
         try:
