@@ -205,6 +205,9 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
     "both": ({"insecure-skip-tls-verify": True}, None, "insecure-skip-tls-verify and a certificate authority"),
     "scheme": ({"proxy-url": "ftp://user:secret@proxy"}, None, "proxy-url of cluster lab begins with ftp://"),
     "address": ({"proxy-url": "proxy:3128"}, None, "proxy-url of cluster lab is no URL"),
+    "port": ({"proxy-url": "http://user:my#secret@proxy:3128"}, None, "proxy-url of cluster lab is no URL"),
+    "brackets": ({"proxy-url": "http://user:secret@[::1"}, None, "proxy-url of cluster lab is no URL"),
+    "server": ({"server": "https://127.0.0.1:port"}, None, "the kubeconfig cannot be used: Invalid port: 'port'"),
     "as": ({}, {"token": "secret", "as": "other"}, "user me acts as another one (as)"),
     "groups": ({}, {"token": "secret", "as-groups": ["one"]}, "user me acts as another one (as-groups)"),
     "old": ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider"),
@@ -238,6 +241,13 @@ def test_a_program_without_a_token_is_refused(stage: Stage, script: str, words: 
     program = plugin(stage.folder, script)
     refusal = stage.refusal(user={"exec": {**RUN, "command": str(program)}})
     assert refusal.kind == "bad request" and words in refusal.reason, refusal
+
+
+def test_a_file_in_another_encoding_is_refused(stage: Stage) -> None:
+    calls = stage.calls()
+    (stage.folder / "kubeconfig").write_bytes("# geändert\n".encode("latin-1"))
+    with pytest.raises(CallRefused, match="kubeconfig is not a kubeconfig"):
+        calls.jobs({})
 
 
 def test_a_socks_proxy_needs_its_library(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,15 +95,24 @@ def _proxy(cluster: str, url: Any) -> str | None:
     """Return the proxy of a cluster. Its URL may have a password, so errors show its scheme alone."""
     if not url:
         return None
-    parts = urlsplit(str(url))
     where = f"proxy-url of cluster {cluster}"
-    if not parts.hostname:
+    if not _is_address(str(url)):
         raise UnsupportedSetting(f"{where} is no URL such as http://proxy.example:3128")
+    parts = urlsplit(str(url))
     if parts.scheme == "socks5" and find_spec(SOCKS_PACKAGE) is None:
         raise UnsupportedSetting(f"{where} begins with socks5://, which needs the Python package {SOCKS_PACKAGE}")
     if parts.scheme not in ("http", "https", "socks5"):
         raise UnsupportedSetting(f"{where} begins with {parts.scheme}://, not http://, https:// or socks5://")
     return str(url)
+
+
+def _is_address(url: str) -> bool:
+    """Return whether a URL has a host, and a port if any."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _refuse_login(user: str, said: Mapping[str, Any]) -> None:

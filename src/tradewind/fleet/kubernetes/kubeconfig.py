@@ -84,9 +84,9 @@ def _read(path: str) -> Kubeconfig:
 
     if not os.path.isfile(path):
         raise ConfigError(f"Configuration file {path} not found")
-    with open(path, encoding="utf-8") as file:
-        found: Any = yaml.safe_load(file)
     try:
+        with open(path, encoding="utf-8") as file:
+            found: Any = yaml.safe_load(file)
         config = KubeConfig.from_dict(found, fname=path)
         clusters = {one["name"]: one["cluster"] for one in found["clusters"]}
         users = {one["name"]: one["user"] or {} for one in found.get("users") or ()}

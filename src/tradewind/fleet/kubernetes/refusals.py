@@ -64,7 +64,7 @@ def answered(context: str) -> Iterator[None]:
         raise CallRefused(Refusal("bad request", _line(context, f"the kubeconfig cannot be used: {error}"))) from error
     except (msgspec.MsgspecError, KeyError, json.JSONDecodeError) as error:
         raise CallRefused(_not_understood(context, error)) from error
-    except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError) as error:
+    except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError, httpx2.InvalidURL) as error:
         words = f"the kubeconfig cannot be used: {str(error).rstrip(': ')}"
         raise CallRefused(_without_login(context, words)) from error
     except OSError as error:
