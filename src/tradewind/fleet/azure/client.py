@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure.errors import SIGN_IN, refusal_of
+from tradewind.fleet.azure.model_classes import guard_models
 from tradewind.fleet.libraries import load_libraries
 from tradewind.fleet.provider import CallRefused, Refusal
 from tradewind.fleet.tool_errors import words_of
@@ -168,6 +169,7 @@ class Clients:
                 try:
                     load_libraries(module, "azure.identity")
                     kind = getattr(import_module(module), name)
+                    guard_models(import_module(f"{module}.models"))
                     identity = import_module("azure.identity")
                 except ModuleNotFoundError as error:
                     raise GatewayError(
