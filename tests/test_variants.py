@@ -83,4 +83,11 @@ def test_variants_of_other_folders_all_stay(pytester: pytest.Pytester) -> None:
 
 def test_the_variant_with_most_missing_values_is_next() -> None:
     one, two, three = frozenset("ab"), frozenset("bcd"), frozenset("a")
-    assert covering([one, two, three]) == [two, one]
+    assert covering([one, two, three]) == [two, three]
+
+
+def test_values_that_occur_again_take_turns() -> None:
+    ports, contents = ["control", "data"], range(6)
+    chosen = covering([frozenset([port, content]) for port in ports for content in contents])
+    assert len(chosen) == len(contents)
+    assert all(sum(port in variant for variant in chosen) == len(contents) / len(ports) for port in ports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 
 import pytest
@@ -42,11 +43,16 @@ def values_of(item: pytest.Function) -> Values:
 
 
 def covering(variants: list[Values]) -> list[Values]:
-    """Return few variants with all values of all: repeatedly the first one with the most missing values."""
+    """Return few variants with all values of all: repeatedly the one with the most missing values.
+
+    Of several, it is the one whose values were chosen least, so that all values of a short list take turns.
+    """
     missing = set().union(*variants)
+    uses: Counter[Hashable] = Counter()
     chosen = []
     while missing:
-        best = max(variants, key=lambda variant: len(variant & missing))
+        best = max(variants, key=lambda variant: (len(variant & missing), -sum(uses[value] for value in variant)))
         chosen.append(best)
+        uses.update(best)
         missing -= best
     return chosen
