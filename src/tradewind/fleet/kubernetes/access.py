@@ -76,7 +76,7 @@ def access_of(context: str, path: str | None) -> ClusterAccess:
     try:
         config = found.config.get(context_name=context)
     except KeyError as error:
-        raise ConfigError(f"context {context} names {error}, which the kubeconfig does not have") from error
+        raise ConfigError(f"context {context} refers to {error}, which the kubeconfig does not have") from error
     assert config is not None
     config = config._replace(user=config.user or User())
     cluster, user = config.context.cluster, config.context.user or ""
