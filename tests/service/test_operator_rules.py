@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -93,10 +94,10 @@ def operator_rules_of(database: ServiceDatabase) -> OperatorRules:
 
 def read_once(rules: PresentRules) -> OperatorRules:
     """Return what the next read of the database yields."""
-    rules.latest()
+    rules.latest(0.0)
     assert rules.reading is not None
     rules.reading.join()
-    found = rules.latest()
+    found = rules.latest(0.0)
     assert found is not None
     return found
 
@@ -114,6 +115,13 @@ def test_rules_are_read_again_after_a_while(database: ServiceDatabase, monkeypat
     assert len(read_once(rules).closed) == 2
 
 
+def test_rules_of_an_earlier_run_are_not_those_of_a_later_one(database: ServiceDatabase) -> None:
+    """The plan of the later one may use what was closed then."""
+    rules = PresentRules(database, Faults())
+    assert read_once(rules) is rules.latest(0.0)
+    assert rules.latest(time.monotonic()) is None
+
+
 def test_a_database_that_does_not_answer_holds_up_no_run() -> None:
     """The thread of a run stops it when its lease ends, which it must notice in time."""
     hanging = threading.Event()
@@ -126,20 +134,20 @@ def test_a_database_that_does_not_answer_holds_up_no_run() -> None:
     faults = Faults()
     rules = PresentRules(cast(ServiceDatabase, Frozen()), faults)
     try:
-        assert rules.latest() is None and rules.latest() is None
+        assert rules.latest(0.0) is None and rules.latest(0.0) is None
     finally:
         hanging.set()
         assert rules.reading is not None
         rules.reading.join()
-    assert rules.latest() is None and not faults.failing()
+    assert rules.latest(0.0) is None and not faults.failing()
 
 
 def test_a_fault_of_the_program_is_recorded_and_ends_no_run() -> None:
     faults = Faults()
     rules = PresentRules(cast(ServiceDatabase, None), faults)
-    assert rules.latest() is None and rules.reading is not None
+    assert rules.latest(0.0) is None and rules.reading is not None
     rules.reading.join()
-    assert rules.latest() is None and [fault.part for fault in faults.failing()] == ["jobs"]
+    assert rules.latest(0.0) is None and [fault.part for fault in faults.failing()] == ["jobs"]
 
 
 def test_a_run_hears_of_what_has_changed_only() -> None:

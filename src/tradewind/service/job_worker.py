@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -378,7 +379,7 @@ class JobWorker:
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
-        running, is_draining = job.require_running(), False
+        running, is_draining, began_s = job.require_running(), False, time.monotonic()
         routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
         closed = ClosedToRun(row.granted, running.close_places)
         try:
@@ -387,7 +388,7 @@ class JobWorker:
                     self._leases.state(lease)
                     with suppress(StateError):  # While the database does not answer, the lease decides.
                         routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
-                    if running.present_plan.overlay is not None and (rules := self._rules.latest()) is not None:
+                    if running.present_plan.overlay is not None and (rules := self._rules.latest(began_s)) is not None:
                         closed.look(rules, routes.links)
                     if is_to_stop() and not is_draining:
                         running.drain()

@@ -96,27 +96,32 @@ class PresentRules:
     def __init__(self, database: ServiceDatabase, faults: Faults) -> None:
         self._database, self._faults, self._lock = database, faults, threading.Lock()
         self._rules: OperatorRules | None = None
-        self._again_s = 0.0
+        self._read_s, self._again_s = -math.inf, 0.0
         #: The thread that reads the rules now, or did so last.
         self.reading: threading.Thread | None = None
 
-    def latest(self) -> OperatorRules | None:
-        """Return the rules as they were read last, the same object until they change; None before. Does not wait."""
+    def latest(self, since_s: float) -> OperatorRules | None:
+        """Return the rules as they were read last, the same object until they change; None if they were not read since
+        a time of the monotonic clock. Does not wait.
+        """
         with self._lock:
             is_reading = self.reading is not None and self.reading.is_alive()
             if not is_reading and time.monotonic() >= self._again_s:
                 self._again_s = time.monotonic() + RULES_EVERY_S
                 self.reading = threading.Thread(target=self._read, name="operator rules", daemon=True)
                 self.reading.start()
-            return self._rules
+            return self._rules if self._read_s >= since_s else None
 
     def _read(self) -> None:
         # After a failure the next thread tries again. Until then the rules are those that were read last.
         with suppress(StateError), self._faults.caught("jobs", recovers=False):
+            began_s = time.monotonic()
             with self._database.read() as connection:
                 found = operator_rules(connection)
-            if found != self._rules:
-                self._rules = found
+            with self._lock:
+                self._read_s = began_s
+                if found != self._rules:
+                    self._rules = found
 
 
 class ClosedToRun:
