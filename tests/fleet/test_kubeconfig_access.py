@@ -204,9 +204,9 @@ RUN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "inte
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
     "both": ({"insecure-skip-tls-verify": True}, None, "insecure-skip-tls-verify and a certificate authority"),
     "scheme": ({"proxy-url": "ftp://user:secret@proxy"}, None, "proxy-url of cluster lab begins with ftp://"),
-    "address": ({"proxy-url": "proxy:3128"}, None, "proxy-url of cluster lab is no URL"),
-    "port": ({"proxy-url": "http://user:my#secret@proxy:3128"}, None, "proxy-url of cluster lab is no URL"),
-    "brackets": ({"proxy-url": "http://user:secret@[::1"}, None, "proxy-url of cluster lab is no URL"),
+    "address": ({"proxy-url": "proxy:3128"}, None, "proxy-url of cluster lab is not a URL"),
+    "port": ({"proxy-url": "http://user:my#secret@proxy:3128"}, None, "proxy-url of cluster lab is not a URL"),
+    "brackets": ({"proxy-url": "http://user:secret@[::1"}, None, "proxy-url of cluster lab is not a URL"),
     "server": ({"server": "https://127.0.0.1:port"}, None, "the kubeconfig cannot be used: Invalid port: 'port'"),
     "as": ({}, {"token": "secret", "as": "other"}, "user me acts as another one (as)"),
     "groups": ({}, {"token": "secret", "as-groups": ["one"]}, "user me acts as another one (as-groups)"),
