@@ -224,7 +224,7 @@ fn a_source_and_a_sink_without_the_job_need_the_keys_that_they_may_access() {
     let error = check(with(sink.clone(), "/writes", json!([below])), setting).unwrap_err();
     assert_eq!(error, "the program says writes for 1 of 2 destinations of sink");
     let error = check(with(sink, "/reads", below.clone()), setting).unwrap_err();
-    assert!(error.contains("no source"), "{error}");
+    assert!(error.contains("not a source"), "{error}");
     let source = json!({
         "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job-1", "node": "source", "routes": routes, "source": store("s3://from"),
         "hops": [{ "to": "sink", "address": "127.0.0.1:7001", "connections": 8 }], "seal_key_hex": "0".repeat(64),
