@@ -67,8 +67,8 @@ NUMBERS: Mapping[str, tuple[float, float | None]] = {
 
 def check_values(options: Options) -> None:
     """Raise UsageError for an option whose value has another type, is unknown, or is out of range."""
-    for name, default in type(options).__dataclass_fields__.items():
-        if isinstance(default.default, bool):
+    for name, annotation in type(options).__annotations__.items():
+        if annotation == "bool":
             require_type(name, getattr(options, name), bool, "True or False")
     for name, (kind, words) in TYPES.items():
         require_type(name, getattr(options, name), kind, words)
