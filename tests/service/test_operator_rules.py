@@ -93,7 +93,9 @@ def operator_rules_of(database: ServiceDatabase) -> OperatorRules:
 
 
 def read_once(rules: PresentRules) -> OperatorRules:
-    """Return what the next read of the database yields."""
+    """Return what a read of the database yields that begins now, if one is due."""
+    if rules.reading is not None:
+        rules.reading.join()
     rules.latest(0.0)
     assert rules.reading is not None
     rules.reading.join()
