@@ -62,7 +62,7 @@ def answered(context: str) -> Iterator[None]:
         raise CallRefused(_of_connection(context, error)) from error
     except UnsupportedSetting as error:
         raise CallRefused(Refusal("bad request", _line(context, f"the kubeconfig cannot be used: {error}"))) from error
-    except (msgspec.MsgspecError, KeyError, json.JSONDecodeError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise CallRefused(_not_understood(context, error)) from error
     except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError, httpx2.InvalidURL) as error:
         words = f"the kubeconfig cannot be used: {str(error).rstrip(': ')}"
@@ -73,8 +73,8 @@ def answered(context: str) -> Iterator[None]:
 
 
 def _not_understood(context: str, error: Exception) -> Refusal:
-    # lightkube reads what a login program prints: JSON with the token in its status.
-    if isinstance(error, json.JSONDecodeError) or error.args in (("status",), ("token",)):
+    # lightkube reads what a login program prints: JSON with the token in its status. Answers of servers it decodes by type.
+    if isinstance(error, (json.JSONDecodeError, TypeError)) or error.args in (("status",), ("token",)):
         return Refusal("bad request", _line(context, "the login program of the kubeconfig gives no token"))
     return Refusal("transient", _line(context, f"an answer is not understood: {error}"))
 

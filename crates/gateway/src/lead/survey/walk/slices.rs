@@ -15,7 +15,7 @@ use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, UNORDERED, entry_of};
 pub(super) struct Doubt(Vec<Option<i64>>);
 
 impl Doubt {
-    /// What is written after the listing was `requested` may be missing in it.
+    /// Doubts objects that were written after the listing was `requested`: it may lack them.
     fn of(targets: &[Option<Listing>], requested: Instant) -> Self {
         let age_ms = requested.elapsed().as_millis() as i64;
         let since =
