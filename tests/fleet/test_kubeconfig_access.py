@@ -234,7 +234,7 @@ def test_what_is_not_supported_is_refused_by_its_name_before_anything_is_asked(s
     [
         ('echo \'{"status": {"clientCertificateData": "x", "clientKeyData": "y"}}\'', "gives no token"),
         ("echo hello", "gives no token"),
-        ('echo \'{"status": null}\'', "gives no token"),
+        ("echo '{\"status\": null}'", "gives no token"),
         ("echo '[]'", "gives no token"),
         ("echo no login >&2; exit 3", "no login"),
     ],

@@ -73,7 +73,7 @@ def answered(context: str) -> Iterator[None]:
 
 
 def _not_understood(context: str, error: Exception) -> Refusal:
-    # lightkube reads what a login program prints: JSON with the token in its status. Answers of servers it decodes by type.
+    # lightkube reads what a login program prints without a check: JSON with the token in its status.
     if isinstance(error, (json.JSONDecodeError, TypeError)) or error.args in (("status",), ("token",)):
         return Refusal("bad request", _line(context, "the login program of the kubeconfig gives no token"))
     return Refusal("transient", _line(context, f"an answer is not understood: {error}"))
