@@ -215,6 +215,7 @@ def test_a_provider_that_does_not_answer_does_not_hold_the_command(
     fleet, hanging = killed(tmp_path, cloud), threading.Event()
     monkeypatch.setattr(Cloud, "machines", lambda *_: hanging.wait(60) and ())
     monkeypatch.setattr("tradewind.engine.orphans.ORPHANS_WAIT_S", 0.1)
+    monkeypatch.setattr("tradewind.engine.orphans.UNNOTICED_WAIT_S", 0.1)
     try:
         run(tmp_path)
     finally:
@@ -223,6 +224,7 @@ def test_a_provider_that_does_not_answer_does_not_hold_the_command(
             if thread.name == "orphaned fleets":
                 thread.join()
     assert capsys.readouterr().err.splitlines() == [
+        f"note: waiting up to 0.1 s until the machines of {fleet} have ended",
         f"warning: fleet {fleet}, whose command was killed, may still have machines: its provider has not answered",
         f"hint: `tradewind fleet down {fleet}` ends it",
     ]

@@ -41,6 +41,12 @@ def ending_orphans(args: Namespace, engine: Engine) -> Iterator[None]:
     except BaseException:
         _report(args, whose, ends.wait(0.0)[0])
         raise
+    ended, left = ends.wait(orphans.UNNOTICED_WAIT_S)
+    if left and not args.quiet and not args.json:
+        whom = ", ".join(record.id for record in left)
+        print(
+            f"note: waiting up to {orphans.ORPHANS_WAIT_S:g} s until the machines of {whom} have ended", file=sys.stderr
+        )
     ended, left = ends.wait(orphans.ORPHANS_WAIT_S)
     _report(args, whose, ended)
     for record in left:

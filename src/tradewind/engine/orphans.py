@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from tradewind.engine.fleets import FleetEnd, Fleets
     from tradewind.engine.job_control import JobControl
 
-__all__ = ["ORPHANS_WAIT_S", "OrphanEnds", "has_simple_end", "is_of_this_host", "orphaned_fleets"]
+__all__ = ["ORPHANS_WAIT_S", "UNNOTICED_WAIT_S", "OrphanEnds", "has_simple_end", "is_of_this_host", "orphaned_fleets"]
 
 #: Maximum time for which a command that is done waits for a provider [s].
 ORPHANS_WAIT_S = 30.0
+#: After this time, it says that it waits [s].
+UNNOTICED_WAIT_S = 1.0
 
 
 def orphaned_fleets(control: JobControl) -> list[FleetRecord]:
