@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,6 @@ from testbed.chains import chain, write
 from testbed.drive import Command, Finished
 from testbed.faults import Action, Cut, Hang, HttpProxy, Rule
 from testbed.places import S3Place
-from testbed.servers.process import free_port
 from testbed.trees import MIB, write_large, write_tree
 
 STALL_S = 8
@@ -19,10 +20,12 @@ STALL_S = 8
 
 
 @pytest.fixture
-def endpoint(command: Command) -> str:
-    """An endpoint at which nothing listens. The command has credentials for it."""
+def endpoint(command: Command) -> Iterator[str]:
+    """An endpoint at which nothing listens, and which no other server can take. The command has credentials for it."""
     command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
-    return f"http://127.0.0.1:{free_port()}"
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{reserved.getsockname()[1]}"
 
 
 def waited_in_vain(done: Finished, endpoint: str) -> None:
