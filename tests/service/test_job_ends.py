@@ -10,6 +10,7 @@ import pytest
 
 from tradewind.engine.closed import ClosedPlaces
 from tradewind.errors import GatewayLost, MachinesMayRun
+from tradewind.service.faults import Faults
 from tradewind.service.job_worker import JobWorker
 
 
@@ -34,7 +35,7 @@ class Running:
 
 
 def watch(running: Running) -> None:
-    worker: Any = SimpleNamespace(_traces=None, _note_limits=lambda *_: None)
+    worker: Any = SimpleNamespace(_traces=None, _faults=Faults(), _note_limits=lambda *_: None)
     job: Any = SimpleNamespace(require_running=lambda: running, running=running)
     lease: Any = SimpleNamespace(job="j-1")
     row: Any = SimpleNamespace(granted=None, request={"source": "/a", "destination": ["/b"]}, traceparent=None)

@@ -1,6 +1,7 @@
 """The links of planned jobs, and that a job does not start on links that the scheduler has not granted."""
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,10 +12,12 @@ from tests.service.scheduler.scenes import job
 from tradewind.errors import StateError
 from tradewind.model.plan import Plan
 from tradewind.service.bindings import ServiceBinder
+from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
 from tradewind.service.job_worker import _require_granted, _RoutesNotGranted
-from tradewind.service.jobs import JobRow
+from tradewind.service.jobs import JobRow, LeaseLost
+from tradewind.service.routes_recorder import RoutesRecorder
 from tradewind.service.scheduler.jobs import LINK, SITE, Resource, resources_of
 
 PLACES = {"a1": "site:a", "a2": "site:a", "r": "site:r", "b": "site:b"}
@@ -77,6 +80,43 @@ def test_routes_in_use_follow_the_plan() -> None:
     assert recorded(plan(("a2", "r", "b"))) == [], "other machines of the same regions"
     assert recorded(plan(("a1", "b"), has_machines=False)) == []
     assert recorded(first) == [JobRoutes(("site:a>site:b",), 3.0)]
+
+
+def test_a_database_that_hangs_while_routes_are_recorded_does_not_hold_up_the_run() -> None:
+    """The thread of a run stops it when its lease ends, which it must notice in time."""
+    hanging, written = threading.Event(), list[JobRoutes]()
+
+    def write(found: JobRoutes) -> None:
+        assert hanging.wait(60)
+        written.append(found)
+
+    recorder = RoutesRecorder(RoutesInUse((), "site:a>site:b"), write, Faults())
+    present = plan(("a1", "b"))
+    recorder.look(present)
+    first = recorder.recording
+    recorder.look(present)
+    assert first is not None and recorder.recording is first and not written
+    hanging.set()
+    first.join()
+    recorder.look(present)
+    assert recorder.recording is first and written == [JobRoutes(("site:a>site:b",), 3.0)]
+
+
+def test_a_write_that_finds_the_lease_lost_ends_the_run_and_others_are_tried_again() -> None:
+    answers: list[Exception] = [StateError("no answer"), LeaseLost("j1")]
+
+    def write(_: JobRoutes) -> None:
+        raise answers.pop(0)
+
+    faults = Faults()
+    recorder = RoutesRecorder(RoutesInUse((), "site:a>site:b"), write, faults)
+    for _ in range(2):
+        recorder.look(plan(("a1", "b")))
+        assert recorder.recording is not None
+        recorder.recording.join()
+    with pytest.raises(LeaseLost):
+        recorder.look(plan(("a1", "b")))
+    assert not answers and not faults.failing()
 
 
 def test_plans_that_alternate_are_granted_together() -> None:

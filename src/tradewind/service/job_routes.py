@@ -59,11 +59,15 @@ class RoutesInUse:
         """The links of the present plan."""
         return self._links
 
+    def has_seen(self, plan: Plan) -> bool:
+        """Return whether this plan was recorded last."""
+        return plan is self._plan
+
     def record(self, plan: Plan, write: Callable[[JobRoutes], None]) -> None:
         """Write the routes of the present plan if they have other links than before. If that fails, the next call tries
         again.
         """
-        if plan is self._plan:
+        if self.has_seen(plan):
             return
         found = planned_routes(plan, self._direct)
         if found is not None and self._links != set(found.links):

@@ -55,6 +55,7 @@ from tradewind.service.links import scheduled_links
 from tradewind.service.operator_rules import ClosedToRun, PresentRules, operator_rules
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
+from tradewind.service.routes_recorder import RoutesRecorder
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import ACTIVE
@@ -381,13 +382,13 @@ class JobWorker:
         """
         running, is_draining, began_s = job.require_running(), False, time.monotonic()
         routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
+        recorder = RoutesRecorder(routes, lambda found: self._queue.note(lease, routes=found.text()), self._faults)
         closed = ClosedToRun(row.granted, running.close_places)
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
                     self._leases.state(lease)
-                    with suppress(StateError):  # While the database does not answer, the lease decides.
-                        routes.record(running.present_plan, lambda found: self._queue.note(lease, routes=found.text()))
+                    recorder.look(running.present_plan)
                     if running.present_plan.overlay is not None and (rules := self._rules.latest(began_s)) is not None:
                         closed.look(rules, routes.links)
                     if is_to_stop() and not is_draining:
