@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.document import read_json
+from tradewind.model.files import write_user_file
 from tradewind.model.flows import FlowsFile, read_flows
 from tradewind.model.records import dataclass, replace
 from tradewind.placement.advice import Ends, tuned, with_tcp_rates
@@ -59,7 +60,7 @@ def place_flows(
     document = problem_document(flows, catalog, proxy_regions(flows, catalog, sites, place), place)
     problem = problem_from_document(document, place)
     if problem_file is not None:
-        _write(document, problem_file)
+        write_user_file(problem_file, (json.dumps(document, indent=1) + "\n").encode())
     return replace(_report(problem, wish), tuned_total_fct_s=_tuned_s(problem, flows))
 
 
@@ -87,13 +88,6 @@ def _report(problem: PlacementProblem, wish: PlacementWish) -> PlacementReport:
     if wish.frontier:
         report = replace(report, frontier=_frontier(problem, plan, wish.algorithm, wish.time_limit_s))
     return report
-
-
-def _write(document: Mapping[str, Any], path: Path) -> None:
-    try:
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", hint="name a file that can be written") from None
 
 
 def _frontier(

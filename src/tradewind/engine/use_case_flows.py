@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.engine.flows import problem_document
-from tradewind.errors import ConfigError, UsageError
+from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
-from tradewind.model.files import USER_FILE_BYTES_MAX
+from tradewind.model.files import USER_FILE_BYTES_MAX, write_user_file
 from tradewind.model.flows import flows_from_document
 from tradewind.model.toml import parse_toml
 from tradewind.placement.problem import FloatArray, Flow, PlacementProblem
@@ -45,15 +45,8 @@ def write_flows(problem: PlacementProblem, catalog: Catalog, path: Path) -> dict
         )
     flows = flows_from_document(parse_toml(content, str(path)), str(path))
     document = problem_document(flows, catalog, flows.regions, str(path))
-    _write(content, path)
+    write_user_file(path, content)
     return document
-
-
-def _write(content: bytes, path: Path) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", hint="name a file that can be written") from None
 
 
 def _flows_text(problem: PlacementProblem) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "require_own",
     "state_folder",
     "state_home",
+    "write_user_file",
 ]
 
 STATE_VARIABLE = "TRADEWIND_STATE_DIR"
@@ -232,3 +233,11 @@ def remove_folder(path: str | os.PathLike[str]) -> None:
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)
+
+
+def write_user_file(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file that a user names, and replace what is there. Raises ConfigError."""
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{os.fspath(path)}: {error.strerror}", hint="name a file that can be written") from None
