@@ -3,7 +3,9 @@
 use super::text::{TerminalSafeJson, one_line};
 use serde::Serialize;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use tradewind_store::{Disk, Kernel};
 
 /// Most bytes collected for one write to stdout.
 const DATA_BUFFER_BYTES: usize = 256 << 10;
@@ -52,7 +54,7 @@ impl Streams {
     pub fn of_process(quiet: bool) -> Self {
         Self {
             input: Some(Box::new(Named("standard input", io::stdin()))),
-            data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, Named("standard output", io::stdout()))),
+            data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, Named("standard output", StandardOutput))),
             talk: Talk { quiet, ..Talk::new(io::stderr()) },
         }
     }
@@ -107,6 +109,21 @@ impl<Stream: Write> Write for Named<Stream> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.1.flush().map_err(|error| self.named(error))
+    }
+}
+
+/// The standard output. Flushing it also reports what a file system reports only when a file is closed.
+struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut stdout = io::stdout();
+        stdout.flush()?;
+        Ok(Kernel.flush(stdout.as_fd())?)
     }
 }
 

@@ -5,7 +5,7 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, mkdirat};
 use nix::sys::uio::pwritev;
-use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use nix::unistd::{UnlinkatFlags, close, fsync, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 use std::fmt::Debug;
 use std::fs::{File, FileTimes, Permissions};
@@ -49,6 +49,12 @@ pub trait Disk: Debug + Send + Sync {
     /// Sets the permission bits, whatever the umask.
     fn set_mode(&self, file: &File, mode: u32) -> std::io::Result<()> {
         file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    /// Returns the error that the file system has kept for the next close of the file. Network file systems and many
+    /// behind FUSE accept every write, and report a full disk only then.
+    fn flush(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        close(file.try_clone_to_owned().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?)
     }
 
     /// Waits until the bytes of a file, or the entries of a directory, are on disk.

@@ -127,6 +127,7 @@ impl Tree {
         self.stat_replaceable("put", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name, options).map_err(fail)?;
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
+        self.disk.flush(file.as_fd()).map_err(fail)?;
         let written = self.publish("put", key, split, &file, &temporary, options)?;
         temporary.kept = true;
         Ok(written)
@@ -339,7 +340,9 @@ impl Tree {
     pub(super) fn put_part(&self, key: &str, upload: &UploadId, offset: u64, payload: &Payload) -> Result<()> {
         let (_, file) = self.open_temporary("put part", key, upload, OFlag::O_WRONLY)?;
         let _turn = self.turns.take(upload);
+        // Within the turn: some file systems report an error once for the file, to whoever closes it first.
         write_segments(self.disk.as_ref(), &file, payload, offset)
+            .and_then(|()| self.disk.flush(file.as_fd()))
             .map_err(|errno| self.system_error("put part", key, errno))
     }
 
