@@ -21,8 +21,9 @@ from tradewind.cli.main import main
 from tradewind.engine import fleets as engine_fleets
 from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
+from tradewind.engine.gateways import end_abandoned
 from tradewind.engine.orphans import OrphanEnds, orphaned_fleets
-from tradewind.errors import UsageError
+from tradewind.errors import JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
@@ -331,3 +332,39 @@ def test_an_acceleration_reports_them_at_once_and_ends_its_own_itself(
     ]
     ended = f"note: ended 1 machine of fleet {other}, whose command was killed"
     assert said == [[*([] if resumes else named), ended]] and len(cloud.living) == 1
+
+
+def test_a_job_waits_until_another_command_has_ended_its_machines(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it is resumed while they still run, and the rest of their time is never charged."""
+    fleet = killed(tmp_path, cloud)
+    (record,) = FleetJournal(tmp_path).records()
+    listing, asked = threading.Event(), threading.Event()
+
+    def slowly(self: Cloud, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        asked.set()
+        assert listing.wait(30)
+        return FakeProvider.machines(self, tags)
+
+    monkeypatch.setattr(Cloud, "machines", slowly)
+    with Engine(state_dir=str(tmp_path), gateway="no-binary") as engine:
+        ends = OrphanEnds(engine.fleets, [record])
+        assert asked.wait(30)
+        threading.Timer(0.3, listing.set).start()
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+        assert cloud.living == {} and list(FleetJournal(tmp_path).records()) == []
+        assert [end.id for end in ends.wait(30)[0]] == [fleet]
+
+
+def test_a_job_whose_machines_another_command_cannot_end_is_busy(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, other = killed(tmp_path, cloud), FleetJournal(tmp_path)
+    monkeypatch.setattr("tradewind.engine.gateways.OTHER_END_S", 0.1)
+    assert other.claim(fleet)
+    with pytest.raises(JobBusy, match=f"another command is ending the machines of fleet {fleet}"):
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    other.give_back(fleet)
+    end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    assert cloud.living == {}
