@@ -10,6 +10,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from tradewind.cli.main import main
 from tradewind.engine import fleets as engine_fleets
 from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
-from tradewind.engine.orphans import orphaned_fleets
+from tradewind.engine.gateways import end_abandoned
+from tradewind.engine.orphans import OrphanEnds, orphaned_fleets
+from tradewind.errors import JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
@@ -260,3 +263,108 @@ def test_transfers_and_fleet_up_end_them_and_a_dry_run_does_not(
     assert main(copy) == 0 and cloud.living == {}
     killed(tmp_path / "state", cloud)
     assert main(["fleet", "up", "site:a"]) == 0 and cloud.living == {}
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End fleets before the command continues, so that a test need not wait for their thread."""
+
+    class EndsAtOnce(OrphanEnds):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            self.wait(60.0)
+
+    monkeypatch.setattr("tradewind.engine.orphans.OrphanEnds", EndsAtOnce)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("action", ["resume", "attach"])
+def test_resuming_or_adopting_a_job_ends_the_machines_of_others(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    """The run itself ends those of its own job, whose cost it must know first."""
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    own, other = killed(tmp_path, cloud, "job j1"), killed(tmp_path, cloud, "job j2")
+    record = SimpleNamespace(verb="cp", source="a", destinations=("b",))
+    job = SimpleNamespace(id="j1", require_resumable=lambda: record, resume=lambda **_: None)
+    monkeypatch.setattr(Engine, "job", lambda *_: job)
+    monkeypatch.setattr("tradewind.cli.jobs._agreed", lambda *_: None)
+    monkeypatch.setattr("tradewind.cli.follow.run_with_question", lambda *_, **__: 0)
+    monkeypatch.setattr("tradewind.cli.attach.attach", lambda _, __, adopt: adopt())
+    assert main(["jobs", action, "j1"]) == 0
+    assert capsys.readouterr().err == f"note: ended 1 machine of fleet {other}, whose command was killed\n"
+    assert [record.id for record in FleetJournal(tmp_path).records()] == [own]
+
+
+def test_a_measurement_ends_them(tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    killed(tmp_path, cloud)
+    measurement = SimpleNamespace(run=lambda: (_ for _ in ()), measured=())
+    monkeypatch.setattr(Engine, "measure", lambda *_, **__: measurement)
+    monkeypatch.setattr("tradewind.cli.measure._announce", lambda *_: None)
+    assert main(["measure", "--sky", "world.json"]) == 0 and cloud.living == {}
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_acceleration_reports_them_at_once_and_ends_its_own_itself(
+    tmp_path: Path,
+    cloud: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    resumes: bool,
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    other, former = killed(tmp_path, cloud), killed(tmp_path, cloud, "acceleration a1")
+    said = []
+
+    def refused(*_: Any) -> None:
+        said.append(capsys.readouterr().err.splitlines())
+        raise UsageError("no machines")
+
+    for name in ("acceleration_at_sites", "resumed_acceleration"):
+        monkeypatch.setattr(f"tradewind.engine.acceleration_up.{name}", refused)
+    (tmp_path / "flows.toml").write_text("")
+    assert main(["accelerate", "up", *(["--resume", "a1"] if resumes else [str(tmp_path / "flows.toml")])]) == 2
+    named = [
+        f"warning: fleet {former} of acceleration a1, whose command was killed, may still have machines",
+        f"hint: `tradewind fleet down {former}` ends it",
+    ]
+    ended = f"note: ended 1 machine of fleet {other}, whose command was killed"
+    assert said == [[*([] if resumes else named), ended]] and len(cloud.living) == 1
+
+
+def test_a_job_waits_until_another_command_has_ended_its_machines(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it is resumed while they still run, and the rest of their time is never charged."""
+    fleet = killed(tmp_path, cloud)
+    (record,) = FleetJournal(tmp_path).records()
+    listing, asked = threading.Event(), threading.Event()
+
+    def slowly(self: Cloud, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        asked.set()
+        assert listing.wait(30)
+        return FakeProvider.machines(self, tags)
+
+    monkeypatch.setattr(Cloud, "machines", slowly)
+    with Engine(state_dir=str(tmp_path), gateway="no-binary") as engine:
+        ends = OrphanEnds(engine.fleets, [record])
+        assert asked.wait(30)
+        threading.Timer(0.3, listing.set).start()
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+        assert cloud.living == {} and list(FleetJournal(tmp_path).records()) == []
+        assert [end.id for end in ends.wait(30)[0]] == [fleet]
+
+
+def test_a_job_whose_machines_another_command_cannot_end_is_busy(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, other = killed(tmp_path, cloud), FleetJournal(tmp_path)
+    monkeypatch.setattr("tradewind.engine.gateways.OTHER_END_S", 0.1)
+    assert other.claim(fleet)
+    with pytest.raises(JobBusy, match=f"another command is ending the machines of fleet {fleet}"):
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    other.give_back(fleet)
+    end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    assert cloud.living == {}

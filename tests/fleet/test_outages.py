@@ -159,6 +159,17 @@ def test_machines_that_cannot_be_ended_stay_on_record(world: World) -> None:
     assert world.running() == 0 and list(world.journal.records()) == []
 
 
+def test_any_command_may_end_machines_that_their_own_could_not_end(world: World) -> None:
+    """The process of that command may live on: a server, or a program that uses the library."""
+    fleet = world.start()
+    assert not next(world.journal.records()).abandoned
+    world.provider.out_for(OUTAGE_S * 10)
+    with pytest.raises(GatewayError, match="may still run"):
+        fleet.close(grace_s=0.0)
+    (record,) = world.journal.records()
+    assert record.abandoned and FleetJournal(world.journal.folder.parent).claim(fleet.id)
+
+
 def test_a_user_in_a_hurry_does_not_wait_for_the_api(world: World) -> None:
     fleet = world.start()
     world.provider.out_for(END_S)

@@ -71,6 +71,7 @@ def run(args: Namespace) -> int:
 
 
 def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) -> int:
+    from tradewind.cli.orphans import end_orphans_beside
     from tradewind.engine.acceleration_up import acceleration_at_sites, acceleration_in_sky, resumed_acceleration
     from tradewind.render.acceleration import acceleration_lines, address_lines
 
@@ -78,6 +79,7 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
         if not args.quiet:
             print(line, file=sys.stderr, flush=True)
 
+    end_orphans_beside(args, engine, without=args.resume)
     with ExitStack() as stack:
         if args.resume is not None:
             sites = args.configuration.sites()

@@ -119,18 +119,18 @@ def run(args: Namespace) -> int:
             return _prune(args, engine)
         if args.id is None:
             raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
-        return _act(args, engine.job(args.id))
+        return _act(args, engine, engine.job(args.id))
 
 
-def _act(args: Namespace, job: Job) -> int:
+def _act(args: Namespace, engine: Engine, job: Job) -> int:
     if args.action == "show":
         return _show(args, job)
     if args.action == "resume":
-        return _resume(args, job)
+        return _resume(args, engine, job)
     if args.action == "attach":
         from tradewind.cli.attach import attach
 
-        return attach(args, job, adopt=lambda: _resume(args, job))
+        return attach(args, job, adopt=lambda: _resume(args, engine, job))
     if args.action == "wait":
         from tradewind.cli.attach import wait
 
@@ -291,12 +291,13 @@ def _show(args: Namespace, job: Job) -> int:
     return 0
 
 
-def _resume(args: Namespace, job: Job) -> int:
+def _resume(args: Namespace, engine: Engine, job: Job) -> int:
     from tradewind.cli.follow import follow, run_with_question
+    from tradewind.cli.orphans import ending_orphans
 
     record = job.require_resumable()
     args.verb = record.verb
-    with follow(args) as follower:
+    with ending_orphans(args, engine, without=job.id), follow(args) as follower:
         job.resume(keep_logs=args.keep_logs, deletion=_agreed(args, record))
         return run_with_question(follower, job, record.source, record.destinations, yes=args.yes)
 

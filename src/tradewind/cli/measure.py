@@ -65,6 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Measure. Raises CeilingReached if the budget was too small for all links."""
+    from tradewind.cli.orphans import ending_orphans
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
@@ -78,7 +79,7 @@ def run(args: Namespace) -> int:
         )
         _announce(args, measurement)
         try:
-            with closing(measurement.run()) as links:
+            with ending_orphans(args, engine), closing(measurement.run()) as links:
                 for link in links:
                     _show(args, link)
         finally:

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tradewind.engine import orphans
 from tradewind.errors import TradewindError
-from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
     from tradewind.engine.fleets import FleetEnd
     from tradewind.fleet.journal import FleetRecord
 
-__all__ = ["ending_orphans"]
+__all__ = ["end_orphans_beside", "ending_orphans"]
 
 
 @contextmanager
-def ending_orphans(args: Namespace, engine: Engine) -> Iterator[None]:
+def ending_orphans(args: Namespace, engine: Engine, without: str | None = None) -> Iterator[None]:
     """End the machines of killed commands while the block runs, and report them after it.
 
-    An error of the block is not delayed.
+    The block itself ends those of the job `without`. An error of the block is not delayed.
     """
-    try:
-        found = orphans.orphaned_fleets(engine.control)
-    except TradewindError:
-        found = []  # The block itself meets this error, or can do without.
+    found, simple = _orphans(engine, without)
     if not found:
         yield
         return
-    simple = [record for record in found if orphans.has_simple_end(record)]
-    whose = {record.id: _whose(record) for record in found}
+    records = {record.id: record for record in found}
     ends = orphans.OrphanEnds(engine.fleets, simple)
     try:
         yield
     except BaseException:
-        _report(args, whose, ends.wait(0.0)[0])
+        for end in ends.wait(0.0)[0]:
+            _report(args, records[end.id], end)
         raise
     ended, left = ends.wait(orphans.UNNOTICED_WAIT_S)
     if left and not args.quiet and not args.json:
@@ -48,35 +44,46 @@ def ending_orphans(args: Namespace, engine: Engine) -> Iterator[None]:
             f"note: waiting up to {orphans.ORPHANS_WAIT_S:g} s until the machines of {whom} have ended", file=sys.stderr
         )
     ended, left = ends.wait(orphans.ORPHANS_WAIT_S)
-    _report(args, whose, ended)
+    for end in ended:
+        _report(args, records[end.id], end)
     for record in left:
-        _warn(f"{whose[record.id]} may still have machines: its provider has not answered", record.id)
+        _warn(f"{orphans.whose(record)} may still have machines: its provider has not answered", record.id)
+    _name_others(args, found, simple)
+
+
+def end_orphans_beside(args: Namespace, engine: Engine, without: str | None = None) -> None:
+    """End the machines of killed commands beside a command that runs until it is stopped, and report each at its end.
+
+    The command itself ends those of the acceleration `without`.
+    """
+    found, simple = _orphans(engine, without)
+    records = {record.id: record for record in found}
+    _name_others(args, found, simple)
+    if simple:
+        orphans.OrphanEnds(engine.fleets, simple, lambda end: _report(args, records[end.id], end))
+
+
+def _orphans(engine: Engine, without: str | None) -> tuple[list[FleetRecord], list[FleetRecord]]:
+    """Return the fleets whose command is gone, and those of them that can be ended unasked."""
+    try:
+        found = [each for each in orphans.orphaned_fleets(engine.control) if orphans.user_of(each) != without]
+    except TradewindError:
+        found = []  # The command itself meets this error, or can do without.
+    return found, [record for record in found if orphans.has_simple_end(record)]
+
+
+def _name_others(args: Namespace, found: list[FleetRecord], simple: list[FleetRecord]) -> None:
     for record in found:
         if record not in simple:
-            _warn(f"{whose[record.id]} may still have machines", record.id)
+            _report(args, record, None)
 
 
-def _whose(record: FleetRecord) -> str:
-    """Return a fleet with the reason for which nothing uses it."""
-    if record.warm_until_unix_s is not None:
-        return f"warm fleet {record.id}, whose lease has expired,"
-    if not orphans.is_of_this_host(record):
-        return f"fleet {record.id} of host {record.owner.host_name}, whose command was killed,"
-    of = "" if orphans.has_simple_end(record) else f" of {record.purpose}"
-    return f"fleet {record.id}{of}, whose command was killed,"
-
-
-def _report(args: Namespace, whose: Mapping[str, str], ended: Sequence[FleetEnd]) -> None:
-    for end in ended:
-        if end.error is not None:
-            _warn(f"{whose[end.id]} may still have machines: {end.error}", end.id)
-        elif end.remains is not None and not end.remains.is_nothing:
-            _warn(
-                f"{whose[end.id]} may have left something: {end.remains.error or ', '.join(end.remains.left)}", end.id
-            )
-        elif end.machines and not args.quiet and not args.json:
-            machines = format_count(end.machines, "machine")
-            print(f"note: ended {machines} of {whose[end.id].removesuffix(',')}", file=sys.stderr)
+def _report(args: Namespace, record: FleetRecord, end: FleetEnd | None) -> None:
+    kind, words = orphans.outcome(record, end) or (None, "")
+    if kind == "warning":
+        _warn(words, record.id)
+    elif kind == "note" and not args.quiet and not args.json:
+        print(f"note: {words}", file=sys.stderr)
 
 
 def _warn(words: str, fleet_id: str) -> None:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import FleetTaken
+from tradewind.errors import FleetTaken, JobBusy
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.given import GivenCredentials
-from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
+from tradewind.fleet.journal import TAKEN_HINT, FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.model.files import remove_folder
 from tradewind.model.latch import Latch
+from tradewind.model.locks import LOOK_EVERY_S
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import dataclass, replace
 
 if TYPE_CHECKING:
     from tradewind.fleet.remains import Look
+
+#: Maximum wait for another command that is ending a fleet of a job [s].
+OTHER_END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +179,20 @@ class JobGateways:
 def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None) -> None:
     """End the fleets that killed runs of a job left behind. `report` gets a line about what is left of them.
 
-    Raises GatewayError.
+    The caller has the job, so another command that has one of them is ending it: wait for that.
+
+    Raises GatewayError; JobBusy if the other command takes longer than OTHER_END_S.
     """
-    for record in journal.records():
-        if record.purpose == _purpose(job_id) and record.abandoned:
+    purpose = _purpose(job_id)
+    for fleet_id in [record.id for record in journal.records() if record.purpose == purpose]:
+        record = _claimed(journal, fleet_id)
+        if record is not None:
             from tradewind.fleet.ending import end_fleet
 
-            end_fleet(record, journal, binary)
+            try:
+                end_fleet(record, journal, binary)
+            finally:
+                journal.give_back(fleet_id)
             if report is not None:
                 from tradewind.engine.remains import remains_lines
                 from tradewind.fleet.calls import InFlight
@@ -189,6 +201,22 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Calla
                 remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
                 for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):
                     report(line)
+
+
+def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:
+    """Claim an abandoned fleet, and return its record; None if it has ended or is not abandoned. Raises JobBusy."""
+    deadline_s = time.monotonic() + OTHER_END_S
+    while True:
+        record = next((found for found in journal.records() if found.id == fleet_id), None)
+        if record is None or record.ownership == "elsewhere":
+            return None
+        if record.abandoned and journal.claim(fleet_id):
+            return record
+        if time.monotonic() >= deadline_s:
+            raise JobBusy(
+                f"another command is ending the machines of fleet {fleet_id}", hint="try again when it is done"
+            )
+        time.sleep(LOOK_EVERY_S)
 
 
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:

@@ -9,19 +9,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.engine.gateways import job_of
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
 from tradewind.model.sites import CLOUDS
+from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.engine.fleets import FleetEnd, Fleets
     from tradewind.engine.job_control import JobControl
 
-__all__ = ["ORPHANS_WAIT_S", "UNNOTICED_WAIT_S", "OrphanEnds", "has_simple_end", "is_of_this_host", "orphaned_fleets"]
+__all__ = [
+    "ORPHANS_WAIT_S",
+    "UNNOTICED_WAIT_S",
+    "OrphanEnds",
+    "ends_of",
+    "has_simple_end",
+    "orphaned_fleets",
+    "outcome",
+    "user_of",
+    "whose",
+]
 
 #: Maximum time for which a command that is done waits for a provider [s].
 ORPHANS_WAIT_S = 30.0
@@ -53,10 +64,10 @@ def has_simple_end(record: FleetRecord) -> bool:
     """
     from tradewind.fleet.warm import WARM_PURPOSE
 
-    return is_of_this_host(record) and (record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None)
+    return _is_of_this_host(record) and (record.purpose == WARM_PURPOSE or job_of(record.purpose) is not None)
 
 
-def is_of_this_host(record: FleetRecord) -> bool:
+def _is_of_this_host(record: FleetRecord) -> bool:
     """Return whether the command ran on this host. A host with a copy of its disk has the same id, but another name.
 
     The command may run there, although the heartbeat in the copied database has stopped.
@@ -73,25 +84,64 @@ def _rents(document: Mapping[str, Any], regions: Collection[str]) -> bool:
     return any(_rents(one["provider"], set(regions) & set(one["regions"])) for one in members)
 
 
-class OrphanEnds:
-    """Ends fleets in a thread of its own, while the command does its work."""
+def user_of(record: FleetRecord) -> str:
+    """Return the id of the job or acceleration for which a fleet was started; `warm` for one without."""
+    return record.purpose.rpartition(" ")[2]
 
-    def __init__(self, fleets: Fleets, records: Sequence[FleetRecord]) -> None:
-        self._fleets = fleets
+
+def whose(record: FleetRecord) -> str:
+    """Return a fleet with the reason for which nothing uses it."""
+    if record.warm_until_unix_s is not None:
+        return f"warm fleet {record.id}, whose lease has expired,"
+    if not _is_of_this_host(record):
+        return f"fleet {record.id} of host {record.owner.host_name}, whose command was killed,"
+    of = "" if has_simple_end(record) else f" of {record.purpose}"
+    return f"fleet {record.id}{of}, whose command was killed,"
+
+
+def outcome(record: FleetRecord, end: FleetEnd | None) -> tuple[Literal["note", "warning"], str] | None:
+    """Describe the end of a fleet; None if there was nothing to end. Without an `end`, nobody ends it unasked."""
+    if end is None:
+        return "warning", f"{whose(record)} may still have machines"
+    if end.error is not None:
+        return "warning", f"{whose(record)} may still have machines: {end.error}"
+    if end.remains is not None and not end.remains.is_nothing:
+        left = end.remains.error or ", ".join(end.remains.left)
+        return "warning", f"{whose(record)} may have left something: {left}"
+    if end.machines:
+        return "note", f"ended {format_count(end.machines, 'machine')} of {whose(record).removesuffix(',')}"
+    return None
+
+
+def ends_of(fleets: Fleets, record: FleetRecord) -> Iterator[FleetEnd]:
+    """End a fleet that nobody uses any more, and yield its end, or why it failed; nothing if it was claimed."""
+    from tradewind.engine.everywhere import FAILURES, typed_error
+    from tradewind.engine.fleets import FleetEnd
+
+    try:
+        yield from fleets.end_unclaimed([record])
+    except FAILURES as error:
+        yield FleetEnd(record.id, error=typed_error(error))
+
+
+class OrphanEnds:
+    """Ends fleets in a thread of its own, while the command does its work. `on_end` gets each end in that thread."""
+
+    def __init__(
+        self, fleets: Fleets, records: Sequence[FleetRecord], on_end: Callable[[FleetEnd], object] | None = None
+    ) -> None:
+        self._fleets, self._on_end = fleets, on_end
         self._left = list(records)
         self._ends: list[FleetEnd] = []
         self._thread = threading.Thread(target=self._run, name="orphaned fleets", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        from tradewind.engine.everywhere import FAILURES, typed_error
-        from tradewind.engine.fleets import FleetEnd
-
         while self._left:
-            try:
-                self._ends += self._fleets.end_unclaimed(self._left[:1])
-            except FAILURES as error:
-                self._ends.append(FleetEnd(self._left[0].id, error=typed_error(error)))
+            for end in ends_of(self._fleets, self._left[0]):
+                self._ends.append(end)
+                if self._on_end is not None:
+                    self._on_end(end)
             del self._left[0]
 
     def wait(self, limit_s: float) -> tuple[list[FleetEnd], list[FleetRecord]]:

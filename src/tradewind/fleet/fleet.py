@@ -353,7 +353,11 @@ class Fleet:
         with self._closing:
             if self.is_given_back or (self._is_kept and self._give_back(grace_s)):
                 return
-            self._close(grace_s)
+            try:
+                self._close(grace_s)
+            except BaseException:
+                self._journal.give_back(self.id)  # Any command may end what is left, although this process lives.
+                raise
 
     def look_for_remains(self) -> Look | None:
         """Begin to look for what the closed fleet has left; None if it had no machines, or others keep them."""

@@ -22,7 +22,10 @@ __all__ = ["PARTS", "Fault", "Faults", "Step"]
 
 _LOG = logging.getLogger("tradewind.service")
 #: Parts of a server that run in threads or tasks of their own, or whose faults must not stop the others of a thread.
-PARTS = ("adoption", "deliveries", "jobs", "leases", "schedules", "scheduling", "stores", "streams", "webhooks")
+PARTS = (
+    *("adoption", "deliveries", "jobs", "leases", "orphans", "schedules", "scheduling", "stores", "streams"),
+    "webhooks",
+)
 
 
 @dataclass(frozen=True)

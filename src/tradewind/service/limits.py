@@ -84,6 +84,8 @@ RULES_EVERY_S = 2.0
 #: Interval at which a store that is down is asked, and the time for its answer.
 PROBE_EVERY_S = 2.0
 PROBE_S_MAX = 10.0
+#: Interval at which a server looks for the machines of killed commands, to end them.
+ORPHANS_EVERY_S = 300.0
 #: Tenants whose stores are asked at a time, each for one store.
 TENANT_PROBES_AT_ONCE = 4
 #: Limits of resources, weights, and bans and maintenance windows of a service; further ones are refused.

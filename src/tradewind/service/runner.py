@@ -22,7 +22,8 @@ from tradewind.service.job_traces import JobTraces
 from tradewind.service.job_worker import OWN_PAUSE_S, JobWorker
 from tradewind.service.jobs import JobLease, JobQueue, LeaseLost
 from tradewind.service.leases import LeaseKeeper
-from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S
+from tradewind.service.limits import ORPHANS_EVERY_S, PASS_EVERY_S, PROBE_EVERY_S
+from tradewind.service.orphans import Orphans
 from tradewind.service.schedule_runner import ScheduleRunner
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
@@ -36,6 +37,8 @@ _LOG = logging.getLogger("tradewind.service")
 HUNG_LEASES_MIN = 4.0
 #: Time for the threads of jobs to end when the server stops.
 STOP_S = 60.0
+#: Time for the thread that ends orphaned fleets: it may wait for a provider, and the next server tries again.
+ORPHANS_STOP_S = 2.0
 
 
 class JobRunner:
@@ -79,6 +82,8 @@ class JobRunner:
         self._next_s = 0.0
         self._stores = StoreProber(database, settings.gateway, self.wake)
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
+        self._orphans = Orphans(self._engine)
+        self._ender = threading.Thread(target=self._end_orphans, name="orphans", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
 
     @property
@@ -97,7 +102,7 @@ class JobRunner:
 
         A scheduling thread that has made no progress for HUNG_LEASES_MIN hangs.
         """
-        threads = self._scheduler, self._prober, self._leases.thread
+        threads = self._scheduler, self._prober, self._ender, self._leases.thread
         is_moving = self._right.silent_leases() < HUNG_LEASES_MIN
         return all(thread.is_alive() for thread in threads) and is_moving and not self._closing.is_set()
 
@@ -108,6 +113,7 @@ class JobRunner:
         self._leases.start()
         self._scheduler.start()
         self._prober.start()
+        self._ender.start()
         self.wake()
 
     def wake(self) -> None:
@@ -123,6 +129,7 @@ class JobRunner:
         if self._scheduler.ident is not None:
             self._scheduler.join(STOP_S)
             self._prober.join(STOP_S)
+            self._ender.join(ORPHANS_STOP_S)
         with suppress(StateError):
             self._scheduling.leave()
         with self._lock:
@@ -185,6 +192,17 @@ class JobRunner:
                         self._stores.step()
             except TradewindError as error:
                 _LOG.error("asking stores: %s", error)
+
+    def _end_orphans(self) -> None:
+        """End the machines of killed servers and commands, at once and from time to time."""
+        pause_s = 0.0
+        while not self._closing.wait(pause_s):
+            try:
+                with self._faults.caught("orphans"):
+                    self._orphans.step()
+            except TradewindError as error:
+                _LOG.error("machines of killed commands: %s", error)
+            pause_s = max(ORPHANS_EVERY_S, self._faults.pause_s("orphans"))
 
     def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
