@@ -91,3 +91,32 @@ def test_a_running_job_stays_if_every_other_route_is_closed_or_too_narrow(world:
     finally:
         assert client.delete(f"/v1/bans/{ban}").is_success
         assert client.put("/v1/limits", json={"limits": []}).is_success
+
+
+def test_a_job_that_a_ban_stops_is_planned_again_and_runs_around_it(world: World, client: httpx.Client) -> None:
+    job_id = begin(world, client, "stopped")
+    ban = close(client, "link", DIRECT, stops_jobs=True)
+    try:
+        done = until(client, job_id, "done")
+        assert used(client, job_id) == [[REGIONS[0], RELAY, REGIONS[1]]] and world.copied("stopped")
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+        assert [run["outcome"] for run in receipt["runs"]] == ["interrupted", "done"]
+        assert len(machine_lines(done)) == 5, machine_lines(done)
+        check_charges(client, job_id)
+    finally:
+        assert client.delete(f"/v1/bans/{ban}").is_success
+    world.nothing_is_left(client)
+
+
+def test_a_job_that_a_ban_stops_waits_for_its_routes_if_there_are_no_others(world: World, client: httpx.Client) -> None:
+    job_id = begin(world, client, "waits")
+    bans = [close(client, "site", RELAY), close(client, "link", DIRECT, stops_jobs=True)]
+    try:
+        eventually(lambda: f"link {DIRECT}" in (client.get(f"/v1/jobs/{job_id}").json()["waiting"] or ""))
+        for ban in bans:
+            assert client.delete(f"/v1/bans/{ban}").is_success
+        until(client, job_id, "done")
+        assert used(client, job_id) == [list(REGIONS)] and world.copied("waits")
+    finally:
+        for ban in bans:
+            client.delete(f"/v1/bans/{ban}")

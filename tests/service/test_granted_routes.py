@@ -131,3 +131,33 @@ def plan(database: ServiceDatabase, job_id: str, links: tuple[str, ...]) -> None
     with database.write() as connection:
         text = JobRoutes(links, 3.0).text()
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(routes=text))
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_stopped_job_waits_for_its_routes_only_if_they_are_open(
+    database: ServiceDatabase, tmp_path: Path, is_taken_over: bool
+) -> None:
+    """It is planned again when it starts, around what is closed. A job that has not run has the plan of its quote."""
+    queue, servers = JobQueue(database), [scheduler(database, tmp_path, name) for name in ("one", "two")]
+    first, other = (queue.submit(SENDER, key, "", copy_request(tmp_path / key), [key])[0].id for key in "ab")
+    for job_id in (first, other):
+        plan(database, job_id, RELAYED)
+    server = servers[0]
+    server.step()
+    assert json.loads(queue.get("default", first).granted or "")["links"] == list(RELAYED)
+    with database.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.id == first).values(engine_job="job-1"))
+        connection.execute(insert(resource_limits).values(kind="site", name="site:r", active=0))
+    for job_id in (first, other):
+        assert queue.move(job_id, ("running",), "stopping")
+    server.step()
+    for job_id in (first, other):
+        assert queue.move(job_id, ("stopping",), "waiting")
+    if is_taken_over:
+        server.leave()
+        server = servers[1]
+    for _ in range(2):
+        server.step()
+    assert [queue.get("default", one).routes is None for one in (first, other)] == [True, False]
+    assert [queue.get("default", one).state for one in (first, other)] == ["running", "waiting"]
+    assert json.loads(queue.get("default", first).granted or "")["links"] == [DIRECT]

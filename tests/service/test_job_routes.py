@@ -135,3 +135,19 @@ def test_plans_that_alternate_are_granted_together() -> None:
         _require_granted(row(first.links, first), second)
     assert set(planned.value.routes.links) == {*first.links, *second.links}
     _require_granted(row(planned.value.routes.links, planned.value.routes), first)
+
+
+@pytest.mark.parametrize(
+    ("closed", "is_used"),
+    [
+        (Resource(LINK, "site:a>site:r"), True),
+        (Resource(SITE, "site:r"), True),
+        (Resource(SITE, "site:a"), False),
+        (Resource(LINK, "site:r>site:a"), False),
+        (Resource(LINK, "s3://one>s3://two"), False),
+    ],
+)
+def test_routes_use_what_another_plan_may_avoid(closed: Resource, is_used: bool) -> None:
+    """No plan avoids the regions of the stores, or the link that is named by these."""
+    routes = JobRoutes(("site:a>site:r", "site:r>site:b", "s3://one>s3://two"), 3.0)
+    assert routes.uses({closed, Resource(LINK, "site:x>site:y")}) == is_used

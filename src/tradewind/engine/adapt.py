@@ -202,7 +202,7 @@ class Adaptation:
         places = self._moves.due(self.plan, self._seen_s) if self._retired is None else ()
         if places and not self._watch.ends_soon(progress):
             self._moves.begin(self._seen_s)
-            self._in_background(self._move_off, places, dict(progress))
+            self._in_background(self._move_off, places, progress)
             return
         if seen is None:
             return
@@ -327,14 +327,10 @@ class Adaptation:
             return self._notify_once(seen, "the planner found no better plan")
         return self._change_planned(found, state, _words(self.plan, seen))
 
-    def _move_off(self, places: tuple[str, ...], progress: dict[str, Any]) -> None:
+    def _move_off(self, places: tuple[str, ...], progress: Mapping[str, Any]) -> None:
         """Change to routes without the places that were closed. However slow they are, they are better than these."""
-        if not progress.get("listed"):
-            # The rest of the list has about what the plan was made for.
-            planned_bytes = round(self.plan.overlay.volume_gb * 1e9) if self.plan.overlay else 0
-            progress["bytes_total"] = max(progress["bytes_total"], planned_bytes, progress["bytes_done"] + 1)
-        words = f"{' and '.join(places)} {'was' if len(places) == 1 else 'were'} closed"
-        state = self._state(progress, 0.0)
+        words = _closed_words(places)
+        state = self._state(self._with_total(progress), 0.0)
         found = revise_plan(self._plan_request, state)
         if found is not None:
             return self._change_planned(found, state, words)
@@ -343,6 +339,14 @@ class Adaptation:
             self._notified.add(places)
             self._notices.put(f"{words}, but there is no other route: it stays in use")
         return None
+
+    def _with_total(self, progress: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the progress with an estimate of all bytes: a list ends at about what the plan was made for."""
+        if progress.get("listed"):
+            return progress
+        planned_bytes = round(self.plan.overlay.volume_gb * 1e9) if self.plan.overlay else 0
+        total_bytes = max(progress["bytes_total"], planned_bytes, progress["bytes_done"] + 1)
+        return {**progress, "bytes_total": total_bytes}
 
     def _state(self, progress: Mapping[str, Any], carried_gbps: float) -> TransferState:
         ledger, now_s = self._ledger.ledger, self._ledger.unix_s
@@ -421,6 +425,23 @@ class Adaptation:
             mixed=self._mixed,
             closed=self._moves.closed,
         )
+        return self._planned_before_run(state)
+
+    def plan_around(self, closed: ClosedPlaces, progress: Mapping[str, Any]) -> str | None:
+        """Plan again before a run, for what earlier runs have left, if the plan uses closed places.
+
+        `progress` is the last document of the earlier runs. Return the reason, the new plan and its additional cost in
+        words; None if the plan stays: it uses none of the places, or there is no other one.
+        """
+        self._moves.close(closed)
+        places = self._moves.due(self.plan, 0.0)
+        if not places:
+            return None
+        found = self._planned_before_run(self._state(self._with_total(progress), 0.0))
+        return None if found is None else f"{_closed_words(places)}: replanned, {found}"
+
+    def _planned_before_run(self, state: TransferState) -> str | None:
+        """Plan again for a state. Return the new plan and its additional cost in words; None if there is none."""
         found = revise_plan(self._plan_request, state)
         if found is None:
             return None
@@ -532,6 +553,10 @@ def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
     gateways = {gateway.name: gateway for gateway in (*other.gateways, *plan.gateways) if gateway.name in passed}
     hops = tuple(PlannedHop(*pair, count) for pair, count in connections.items())
     return replace(plan, gateways=tuple(gateways.values()), hops=hops, routes=routes)
+
+
+def _closed_words(places: Collection[str]) -> str:
+    return f"{' and '.join(places)} {'was' if len(places) == 1 else 'were'} closed"
 
 
 def _words(plan: Plan, seen: SlowRoutes) -> str:

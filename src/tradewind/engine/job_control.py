@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
-from tradewind.engine.launch_spec import LaunchSpec, limited_launch, stored_launch
+from tradewind.engine.launch_spec import LaunchSpec, limited_launch, plan_prices, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
@@ -47,6 +47,9 @@ from tradewind.model.plan import Plan
 from tradewind.model.records import replace
 from tradewind.model.units import format_count, format_usd
 from tradewind.model.url import parse_url
+
+if TYPE_CHECKING:
+    from tradewind.engine.closed import ClosedPlaces
 
 #: Timeout for the lead of a killed process to drain and for its gateway to end.
 ORPHAN_DRAIN_S = 30.0
@@ -252,6 +255,9 @@ class JobControl:
         launch = replace(limited_launch(launch, limit_bytes_per_s), deadline_s=document.get("deadline_s"))
         if provider is not None:
             launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
+        if launch.plan_request is not None:  # A plan that was made between two runs may have further prices.
+            planned = plan_prices(launch.plan, launch.plan_request.catalog)
+            ledger = replace(ledger, prices=ledger.prices.joined(planned))
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
@@ -269,6 +275,26 @@ class JobControl:
             credentials=credentials,
             is_to_stop=is_to_stop,
         )
+
+    def plan_around(self, job_id: str, closed: ClosedPlaces) -> Plan:
+        """Return the plan of a job's next run, without closed places if there is such a plan; see `plan_rest`.
+
+        Raises JobNotFound, JobUnreadable, JobBusy if the job runs, UsageError if it has nothing left to do,
+        GatewayError, TopologyError.
+        """
+        from tradewind.engine.rest import plan_rest
+
+        record = self.store.load(job_id)
+        plan = self.plan_of(record, latest=True)
+        if plan.overlay is None or not closed.used_by(plan):
+            return plan
+        self.require_resumable(record)
+        with ExitStack() as held:
+            held.callback(self.store.hold(job_id).release)
+            # Their machines are charged until now, so end them before reading the ledger.
+            end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
+            record = self.store.load(job_id)
+            return plan_rest(self.store, record, self.ledger(record), closed)
 
     def ledger(self, record: JobRecord) -> Ledger:
         """Return the cost of a job so far, line by line, even while another process runs it."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
+from tradewind.service.scheduler.jobs import LINK, SITE, Resource
 
 __all__ = ["JobRoutes", "RoutesInUse", "planned_routes"]
 
@@ -38,6 +39,16 @@ class JobRoutes:
             return None
         kept = json.loads(text)
         return JobRoutes(tuple(kept["links"]), kept["rate_gbps"])
+
+    def uses(self, closed: Collection[Resource]) -> bool:
+        """Return whether the routes use something closed that another plan may avoid: a link, or a relay's region.
+
+        A link that is named by its stores counts with every plan.
+        """
+        hops = [tuple(name.split(">")) for name in self.links if "://" not in name]
+        relays = {start for start, _ in hops} & {end for _, end in hops}
+        used = {*(Resource(LINK, ">".join(hop)) for hop in hops), *(Resource(SITE, name) for name in relays)}
+        return not used.isdisjoint(closed)
 
     def with_links(self, more: Collection[str]) -> JobRoutes:
         """Return the routes with the links of an earlier plan, so that plans that alternate are all granted."""

@@ -289,6 +289,7 @@ class JobWorker:
         guest = guest_of(row.request, self._settings.guest_addresses)
         if found is not None:
             self._trace_lost_run(row, found)
+            self._plan_around_closed(row, found)
             return found.resume(
                 guest=guest,
                 credentials=credentials,
@@ -313,6 +314,16 @@ class JobWorker:
         with _ended_on_error(job):
             self._queue.note(lease, engine_job=job.id)
         return job
+
+    def _plan_around_closed(self, row: JobRow, job: Job) -> None:
+        """Plan the rest of a job on machines again, if its plan uses what is closed now.
+
+        Raises TradewindError, _RoutesNotGranted.
+        """
+        with self._database.read() as connection:
+            closed = operator_rules(connection).closed_places
+        plan = job.plan_around(closed)
+        _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]))
 
     def _started_before(
         self,

@@ -19,11 +19,12 @@ from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
+from tradewind.service.job_routes import JobRoutes
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.money_tables import accounts
 from tradewind.service.problems import ApiProblem
-from tradewind.service.scheduling_rules import bans_in_force
+from tradewind.service.scheduling_rules import bans_in_force, closed_now, limits_of_resources
 from tradewind.service.stores import stores_of
 from tradewind.service.tables import ACTIVE, ENDED, job_events, jobs
 from tradewind.service.webhooks import enqueue_event
@@ -227,7 +228,8 @@ class JobQueue:
     ) -> bool:
         """Change a job's state if it is in one of `from_states`, and under the lease; return whether it was.
 
-        `by` is audited. The `receipt` of a run that has ended is charged; a job that waits for its next run keeps none.
+        `by` is audited. The `receipt` of a run that has ended is charged; a job that waits for its next run keeps none,
+        nor routes that are closed: it is then planned again.
         """
         values = {"waiting": None, **fields, "state": to_state}
         if to_state == "waiting":
@@ -235,7 +237,9 @@ class JobQueue:
         if to_state not in ACTIVE:
             values["owner"] = None
         with self._database.write_rows() as connection:
-            values["updated_unix_ms"] = database_unix_ms(connection)
+            now_ms = values["updated_unix_ms"] = database_unix_ms(connection)
+            if to_state == "waiting" and "routes" not in fields and _has_closed_routes(connection, job_id, now_ms):
+                values["routes"] = None
             change = update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(from_states), *_held(lease))
             changed = connection.execute(change.values(**values))
             if changed.rowcount == 0:
@@ -323,6 +327,13 @@ def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, A
     ban = bans_in_force(connection, now_ms).refusing(tenant, [source], ends, now_ms / 1000)
     if ban is not None:
         raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")
+
+
+def _has_closed_routes(connection: Connection, job_id: str, now_ms: int) -> bool:
+    """Return whether a job has run on routes that are closed now. One that has not run has the routes of its quote."""
+    query = select(jobs.c.routes).where(jobs.c.id == job_id, jobs.c.engine_job.is_not(None))
+    routes = JobRoutes.of_text(connection.execute(query).scalar())
+    return routes is not None and routes.uses(closed_now(connection, now_ms, limits_of_resources(connection)))
 
 
 def _one(connection: Connection, job_id: str) -> JobRow | None:

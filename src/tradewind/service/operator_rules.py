@@ -31,7 +31,7 @@ from tradewind.service.links import link_end, sites_on
 from tradewind.service.scheduler.events import BandwidthSold
 from tradewind.service.scheduler.jobs import LINK, RATE_SHARE_MIN, SITE, STORE_IN, STORE_OUT, TENANT, Resource
 from tradewind.service.scheduler.limits import ROUNDING, ResourceLimit
-from tradewind.service.scheduling_rules import bandwidth_sold_now, banned_now, limits_of_resources
+from tradewind.service.scheduling_rules import bandwidth_sold_now, closed_now, limits_of_resources
 from tradewind.service.stores import stores_of
 
 __all__ = ["ClosedToRun", "OperatorRules", "PresentRules", "operator_rules"]
@@ -57,8 +57,13 @@ class OperatorRules:
 
     def around_closed(self, request: Request) -> Request:
         """Return a request whose plan uses no closed region or link."""
-        closed = _places(self.closed)
+        closed = self.closed_places
         return replace(request, closed_regions=tuple(sorted(closed.regions)), closed_links=tuple(sorted(closed.links)))
+
+    @property
+    def closed_places(self) -> ClosedPlaces:
+        """The regions and links that are closed."""
+        return _places(self.closed)
 
     def closed_to(self, links: Collection[str], rate_gbps: float) -> ClosedPlaces:
         """Return what a running job leaves or does not enter, which uses `links` and was granted a rate.
@@ -147,8 +152,7 @@ def operator_rules(connection: Connection) -> OperatorRules:
     """Return the rules that are in force by the database's clock."""
     now_ms = database_unix_ms(connection)
     limits = limits_of_resources(connection)
-    banned = banned_now(connection, now_ms)
-    closed = frozenset(banned) | {one for one, limit in limits.items() if limit.is_closed}
+    closed = frozenset(closed_now(connection, now_ms, limits))
     return OperatorRules(closed, limits, bandwidth_sold_now(connection, now_ms))
 
 

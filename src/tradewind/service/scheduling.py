@@ -42,6 +42,7 @@ from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
     Decision,
     JobCancelled,
+    JobReplanned,
     JobSubmitted,
     RebindJob,
     RefuseJob,
@@ -332,7 +333,7 @@ class ServiceScheduler:
         if seen is None or phase is None:
             return True
         if state == "waiting":
-            return phase == RUNNING_PHASE or seen.failures != failures
+            return phase == RUNNING_PHASE or seen.failures != failures or seen.routes != routes
         if phase == RUNNING_PHASE:
             return state == "running" and seen.routes != routes
         return state in LEAVING
@@ -373,6 +374,9 @@ class ServiceScheduler:
         if seen is not None and phase == RUNNING_PHASE and row.state == "running":
             seen.routes = row.routes
             return [*rerouted(row)]
+        if seen is not None and phase not in (None, RUNNING_PHASE) and _has_only_other_routes(seen, row):
+            seen.routes = row.routes
+            return [JobReplanned(service_job(row, self._proven, self._rules_of_machines))]
         now = SeenJob(row.failures, row.moved_bytes, row.waiting, None, row.routes)
         is_failed = seen is not None and seen.failures != row.failures and row.failure is not None
         events: list[SchedulerEvent] = []
@@ -500,6 +504,11 @@ class ServiceScheduler:
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
             if _has_moved(seen.ends, end, now_ms):
                 ends[name] = end
+
+
+def _has_only_other_routes(seen: SeenJob, row: JobRow) -> bool:
+    """Return whether a job waits as before, but for other routes."""
+    return row.state == "waiting" and seen.failures == row.failures and seen.routes != row.routes
 
 
 def _rebind(connection: Connection, rebound: RebindJob) -> None:

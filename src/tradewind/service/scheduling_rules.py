@@ -31,7 +31,14 @@ from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
 from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
 from tradewind.service.stores import SERVERS
 
-__all__ = ["STORE", "RuleReader", "bandwidth_sold_now", "banned_now", "bans_in_force", "limits_of_resources"]
+__all__ = [
+    "STORE",
+    "RuleReader",
+    "bandwidth_sold_now",
+    "bans_in_force",
+    "closed_now",
+    "limits_of_resources",
+]
 
 #: Kind of a ban on both the reads and the writes of a store.
 STORE = "store"
@@ -109,9 +116,10 @@ def limits_of_resources(connection: Connection) -> dict[Resource, ResourceLimit]
     return {Resource(row["kind"], row["name"]): _limit(row) for row in connection.execute(query).mappings()}
 
 
-def banned_now(connection: Connection, clock_ms: int) -> set[Resource]:
-    """Return the resources that are closed by a ban at a Unix time by the database's clock [ms]."""
-    return {ban.resource for ban in _bans(connection, clock_ms) if ban.start_s * 1000 <= clock_ms}
+def closed_now(connection: Connection, clock_ms: int, limits: Mapping[Resource, ResourceLimit]) -> set[Resource]:
+    """Return what is closed at a Unix time by the database's clock [ms]: by a ban, or one of the limits."""
+    banned = {ban.resource for ban in _bans(connection, clock_ms) if ban.start_s * 1000 <= clock_ms}
+    return banned | {one for one, limit in limits.items() if limit.is_closed}
 
 
 def bans_in_force(connection: Connection, clock_ms: int) -> Bans:

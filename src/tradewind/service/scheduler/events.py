@@ -23,6 +23,7 @@ __all__ = [
     "FailJob",
     "JobCancelled",
     "JobPaused",
+    "JobReplanned",
     "JobRestored",
     "JobResumed",
     "JobSubmitted",
@@ -148,6 +149,13 @@ class RunRerouted:
 
 
 @dataclass(frozen=True)
+class JobReplanned:
+    """A waiting job has other planned routes, or none any more: it is planned when it starts next."""
+
+    job: ServiceJob
+
+
+@dataclass(frozen=True)
 class JobCancelled:
     """The tenant cancelled a job. `spent_usd` is what its run has cost, as for `RunEnded`."""
 
@@ -251,6 +259,7 @@ SchedulerEvent = (
     | RunFailed
     | RunProgressed
     | RunRerouted
+    | JobReplanned
     | JobCancelled
     | JobPaused
     | JobResumed

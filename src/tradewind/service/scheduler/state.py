@@ -345,6 +345,19 @@ class Scheduler:
         self._decisions.append(RebindJob(state.job.id, binding))
         self._turns.free(regrant(state, binding, self._admitter, self._tuned, self._turns, self._now_s))
 
+    def _replanned(self, event: events.JobReplanned) -> None:
+        """Let a job wait for its present routes. It keeps its place among jobs that write to the same objects."""
+        state = self._jobs.get(event.job.id)
+        if state is None or state.grant is not None:
+            return
+        is_queued = state.phase == QUEUED_PHASE
+        if is_queued:
+            self._turns.remove(state)
+        state.job = event.job
+        if is_queued:
+            self._make_ready(state)
+            self._estimates.set_anew([state], self._now_s)
+
     def _withdraw(self, state: JobState, reason: str, spent_usd: float | None = None) -> None:
         """Stop a job's run, or take the job out of its queue."""
         if state.grant:
@@ -505,6 +518,7 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.RunFailed: Scheduler._failed,
     events.RunProgressed: Scheduler._progressed,
     events.RunRerouted: Scheduler._rerouted,
+    events.JobReplanned: Scheduler._replanned,
     events.JobCancelled: Scheduler._cancelled,
     events.JobPaused: Scheduler._paused,
     events.JobResumed: Scheduler._resumed,
