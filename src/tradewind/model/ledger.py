@@ -7,7 +7,7 @@ list price ("metered"), not an invoice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from tradewind.model.document import Document
@@ -213,6 +213,13 @@ class Ledger(Document):
     def ended(self, now_s: float) -> Ledger:
         """Return the ledger with all its machines ended."""
         machines = tuple(replace(use, ended_s=self.end_of(use, now_s)) for use in self.machines)
+        return replace(self, machines=machines)
+
+    def ended_with_leases(self, fleets: Collection[str]) -> Ledger:
+        """Return the ledger with the machines of these fleets charged until their leases must have expired."""
+        machines = tuple(
+            replace(use, ended_s=self.end_of(use, math.inf)) if use.fleet in fleets else use for use in self.machines
+        )
         return replace(self, machines=machines)
 
     def lines(self, now_s: float) -> tuple[LedgerLine, ...]:
