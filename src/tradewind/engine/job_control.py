@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -224,7 +225,7 @@ class JobControl:
         end_abandoned(journal, self.gateway, job_id)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
-        ledger = self.ledger(record).ended_with_leases(open_fleets(journal, job_id))
+        ledger = self.ledger(record).ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)

@@ -36,6 +36,8 @@ EGRESS_SOURCE = "bytes of each route at the plan's price"
 OLD_JOB_SOURCE = "estimate of an older version"
 #: Relative; sums that differ by less are equal.
 ROUNDING = 1e-9
+#: A clock that is earlier than a ledger's heartbeat by more than this was set back [s].
+CLOCK_BACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +212,16 @@ class Ledger(Document):
         # It was alive at the heartbeat, even if the clock is earlier now.
         return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
 
-    def ended(self, now_s: float) -> Ledger:
-        """Return the ledger with all its machines ended."""
-        machines = tuple(replace(use, ended_s=self.end_of(use, now_s)) for use in self.machines)
-        return replace(self, machines=machines)
+    def ended(self, now_s: float, fleets: Collection[str] | None = None) -> Ledger:
+        """Return the ledger with its machines ended, all or those of some fleets.
 
-    def ended_with_leases(self, fleets: Collection[str]) -> Ledger:
-        """Return the ledger with the machines of these fleets charged until their leases must have expired."""
+        If the clock was set back since the heartbeat, nobody knows how long they have run: they are charged until their
+        leases must have expired. An infinite `now_s` does the same.
+        """
+        end_s = math.inf if now_s < self.heartbeat_s - CLOCK_BACK_S else now_s
         machines = tuple(
-            replace(use, ended_s=self.end_of(use, math.inf)) if use.fleet in fleets else use for use in self.machines
+            replace(use, ended_s=self.end_of(use, end_s)) if fleets is None or use.fleet in fleets else use
+            for use in self.machines
         )
         return replace(self, machines=machines)
 
