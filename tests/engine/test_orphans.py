@@ -265,6 +265,16 @@ def test_transfers_and_fleet_up_end_them_and_a_dry_run_does_not(
     assert main(["fleet", "up", "site:a"]) == 0 and cloud.living == {}
 
 
+def test_a_fleet_that_another_command_has_ended_meanwhile_is_not_ended_again(tmp_path: Path, cloud: Cloud) -> None:
+    """A command may wait for a provider that does not answer, for each of the fleets that it has found."""
+    killed(tmp_path, cloud)
+    with Engine(state_dir=str(tmp_path), gateway="no-binary") as engine:
+        found = orphaned_fleets(engine.control)
+        assert [end.machines for end in engine.fleets.end_unclaimed(found)] == [1]
+        cloud.answers = False
+        assert list(engine.fleets.end_unclaimed(found)) == []
+
+
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """End fleets before the command continues, so that a test need not wait for their thread."""

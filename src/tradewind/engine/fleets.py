@@ -239,11 +239,12 @@ class Fleets:
         return self.end_unclaimed([record for record in self._journal.records() if record.ownership == "abandoned"])
 
     def end_unclaimed(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
-        """End those of these fleets that no job has claimed in the meantime."""
+        """End those of these fleets that no job has claimed, and no command has ended, in the meantime."""
         for record in records:
             if self._journal.claim(record.id):
                 try:
-                    yield from self._end([record])
+                    if self._journal.is_open(record.id):
+                        yield from self._end([record])
                 finally:
                     self._journal.give_back(record.id)
 

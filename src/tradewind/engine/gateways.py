@@ -219,9 +219,9 @@ def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:
         time.sleep(LOOK_EVERY_S)
 
 
-def has_fleet(journal: FleetJournal, job_id: str) -> bool:
-    """Return whether a fleet of the job was not closed. Raises ConfigError."""
-    return any(record.purpose == _purpose(job_id) for record in journal.records())
+def open_fleets(journal: FleetJournal, job_id: str) -> set[str]:
+    """Return the fleets of the job that were not closed. Raises ConfigError."""
+    return {record.id for record in journal.records() if record.purpose == _purpose(job_id)}
 
 
 def boots_of(journal: FleetJournal, job_id: str) -> list[Boot]:

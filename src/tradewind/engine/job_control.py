@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.gateways import end_abandoned, has_fleet
+from tradewind.engine.gateways import end_abandoned, open_fleets
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, limited_launch, plan_prices, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -223,9 +224,11 @@ class JobControl:
         record = self.store.load(job_id)
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
-        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
+        journal = FleetJournal(self.store.state_dir)
+        end_abandoned(journal, self.gateway, job_id)
         document = record.document
-        ledger = self.ledger(record)
+        # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
+        ledger = self.ledger(record).ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
@@ -381,7 +384,7 @@ class JobControl:
 
     def _end_charges(self, journal: FleetJournal, job_id: str) -> None:
         """Record that the machines of a job have ended, if they have. The ledger has the job's lock meanwhile."""
-        if not has_fleet(journal, job_id):
+        if not open_fleets(journal, job_id):
             self.book(job_id).end_machines(time.time())
 
     def _abort(self, record: JobRecord, credentials: GivenCredentials | None, *, quiet: bool) -> None:

@@ -377,12 +377,9 @@ class LedgerBook:
         with self._nobody_elses() as ledger:
             if ledger is None:
                 return
-            machines = tuple(
-                replace(use, ended_s=ledger.end_of(use, now_s)) if use.fleet == fleet else use
-                for use in ledger.machines
-            )
-            if machines != ledger.machines:
-                self.write(replace(ledger, machines=machines))
+            ended = ledger.ended(now_s, (fleet,))
+            if ended != ledger:
+                self.write(ended)
 
     def end_machines(self, now_s: float) -> None:
         """Record that all machines of the job have ended, unless a process runs it and counts them itself.

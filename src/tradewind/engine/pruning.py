@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
-from tradewind.engine.gateways import has_fleet
+from tradewind.engine.gateways import open_fleets
 from tradewind.engine.jobs import JobRecord, JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
@@ -71,7 +71,7 @@ def _removed(store: JobStore, job_ids: Iterable[str], *, dry_run: bool = False) 
             # Its process may still end machines, although the job is done.
             held.callback(store.hold(job_id).release)
             ledger = LedgerBook(store.database, job_id, store.path(job_id)).read()
-            if not _is_over(store, store.load(job_id)) or has_fleet(fleets, job_id) or _has_machines(ledger):
+            if not _is_over(store, store.load(job_id)) or open_fleets(fleets, job_id) or _has_machines(ledger):
                 continue
             if not dry_run:
                 store.forget(job_id)

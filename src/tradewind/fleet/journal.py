@@ -185,6 +185,10 @@ class FleetJournal:
             pass  # Its folder was removed by hand, so nobody can have it.
         return True
 
+    def is_open(self, fleet_id: str) -> bool:
+        """Return whether a fleet has a record that is not closed. Raises StateError."""
+        return bool(self.database.rows("SELECT 1 FROM fleets WHERE id = ? AND closed_unix_s IS NULL", (fleet_id,)))
+
     def give_back(self, fleet_id: str) -> None:
         """Release the claim on a fleet without closing its record."""
         descriptor = self._locks.pop(fleet_id, None)

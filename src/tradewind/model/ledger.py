@@ -7,7 +7,7 @@ list price ("metered"), not an invoice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from tradewind.model.document import Document
@@ -36,6 +36,8 @@ EGRESS_SOURCE = "bytes of each route at the plan's price"
 OLD_JOB_SOURCE = "estimate of an older version"
 #: Relative; sums that differ by less are equal.
 ROUNDING = 1e-9
+#: A clock that is earlier than a ledger's heartbeat by more than this was set back [s].
+CLOCK_BACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +212,17 @@ class Ledger(Document):
         # It was alive at the heartbeat, even if the clock is earlier now.
         return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
 
-    def ended(self, now_s: float) -> Ledger:
-        """Return the ledger with all its machines ended."""
-        machines = tuple(replace(use, ended_s=self.end_of(use, now_s)) for use in self.machines)
+    def ended(self, now_s: float, fleets: Collection[str] | None = None) -> Ledger:
+        """Return the ledger with its machines ended, all or those of some fleets.
+
+        If the clock was set back since the heartbeat, nobody knows how long they have run: they are charged until their
+        leases must have expired. An infinite `now_s` does the same.
+        """
+        end_s = math.inf if now_s < self.heartbeat_s - CLOCK_BACK_S else now_s
+        machines = tuple(
+            replace(use, ended_s=self.end_of(use, end_s)) if fleets is None or use.fleet in fleets else use
+            for use in self.machines
+        )
         return replace(self, machines=machines)
 
     def lines(self, now_s: float) -> tuple[LedgerLine, ...]:

@@ -1,0 +1,82 @@
+"""What a job is charged for the machines of its killed run when it is resumed."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.test_jobs import REQUEST, SPEC
+from tests.engine.test_orphans import Cloud, change, cloud, killed
+from tradewind.engine.fleets import Fleets
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.ledger import ALIVE_S_MAX
+from tradewind.fleet.owner import here
+from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
+
+__all__ = ["cloud"]
+
+USD_PER_S = 0.01
+SINCE_S = 30.0
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobControl:
+    monkeypatch.setattr("tradewind.fleet.owner._host", lambda: "0123456789abcdef")
+    return JobControl(state_dir=str(tmp_path), gateway=str(tmp_path / "missing"))
+
+
+def killed_job(control: JobControl, cloud: Cloud, clock_ahead_s: float = 0.0) -> str:
+    """Record a job that was killed SINCE_S after its only machine began, and just now; return the id of its fleet.
+
+    The clock has been set back by `clock_ahead_s` since then.
+    """
+    control.store.make_folder("job-1")
+    control.store.create("job-1", SPEC, REQUEST, None)
+    fleet, now_s = killed(Path(control.store.state_dir), cloud, "job job-1"), time.time() + clock_ahead_s
+    use = MachineUse.of(1, fleet, "one", "site:a", now_s - SINCE_S, MachinePrice(USD_PER_S, "a test"))
+    control.book("job-1").write(Ledger(machines=(use,), heartbeat_s=now_s, alive_s_max=ALIVE_S_MAX))
+    return fleet
+
+
+def charged_s(control: JobControl, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Resume the job, and return for how long its first run's machine counts towards its ceiling [s]."""
+    seen: list[Ledger] = []
+    monkeypatch.setattr(JobControl, "_run", lambda *parts, **_: seen.append(parts[5]))
+    control.resume("job-1")
+    return seen[0].total_usd(time.time()) / USD_PER_S
+
+
+def test_machines_that_were_ended_are_charged_until_now(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_job(control, cloud)
+    assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S, abs=5)
+    assert cloud.living == {}
+
+
+@pytest.mark.parametrize("changes", [{"boot": "earlier"}, {"boot": "earlier", "host": "fedcba9876543210"}])
+def test_machines_that_may_not_be_ended_here_are_charged_until_their_leases_must_have_expired(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    """After a reboot, another host with a copy of this disk may use them. Until then they are billed."""
+    fleet = killed_job(control, cloud)
+    change(Path(control.store.state_dir), fleet, owner=json.dumps({**here().document(), **changes}))
+    assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S + ALIVE_S_MAX, abs=5)
+    assert len(cloud.living) == 1
+
+
+@pytest.mark.parametrize("ends", ["resume", "another command"])
+def test_machines_are_charged_until_their_leases_must_have_expired_if_the_clock_was_set_back(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Nobody knows for how long they have run since the last write of the ledger."""
+    killed_job(control, cloud, 3600.0)
+    if ends == "another command":
+        (end,) = Fleets(control.store, None).end_abandoned()
+        assert end.error is None and end.unbooked is None
+    assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S + ALIVE_S_MAX, abs=5)
+    assert cloud.living == {}
