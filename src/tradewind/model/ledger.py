@@ -7,7 +7,7 @@ list price ("metered"), not an invoice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from tradewind.model.document import Document
@@ -238,6 +238,11 @@ class Ledger(Document):
             for edge, edge_bytes in _edge_bytes(count, self.prices.routes).items():
                 sent_bytes[edge.what] = sent_bytes.get(edge.what, 0.0) + edge_bytes
         return {what: count_bytes / BYTES_PER_GB for what, count_bytes in sent_bytes.items()}
+
+    def without_running(self, names: Collection[str]) -> Ledger:
+        """Return the ledger without the machines of these names that have not ended."""
+        kept = (use for use in self.machines if use.ended_s is not None or use.name not in names)
+        return replace(self, machines=tuple(kept))
 
     def usd_of(self, kind: LineKind, now_s: float) -> float:
         """Return the sum of the lines of one kind."""
