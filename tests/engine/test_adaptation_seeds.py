@@ -28,16 +28,17 @@ from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.provisioning import plan_gateways
-from tradewind.engine.replan import PlanRequest, TransferState
+from tradewind.engine.replan import PlanRequest, TransferState, with_names_of, with_types_of
 from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import CallRefused, LaunchOrder, LaunchResult, Refusal
 from tradewind.fleet.settings import FleetSettings
-from tradewind.model.goal import Fastest, MinThroughput
+from tradewind.model.goal import Fastest, MaxCost, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Deployment, Plan
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
@@ -335,6 +336,61 @@ def test_an_unavailable_relay_is_planned_around_before_the_job_begins(tmp_path: 
     source = {gateway.name: gateway.region for gateway in adaptation.plan.machines if gateway.region == str(HERE)}
     assert not adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=source))
     assert changes == [adaptation.plan], "without a source there is no plan"
+
+
+def test_machines_that_run_are_paid_once_and_keep_their_names_and_types(tmp_path: Path) -> None:
+    """The ceiling pays two machines, but not four."""
+    limits = PlanningLimits(machines_per_region=1)
+    relayed = plan_gateways(catalog(), HERE, THERE, 0.5, Fastest(), limits)
+    direct = plan_gateways(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), limits)
+    relays = {one.name: one.region for one in relayed.machines if one.region not in (str(HERE), str(THERE))}
+    ends = {one.name: one.region for one in relayed.machines if one.name not in relays}
+    assert direct.overlay is not None
+    usd = direct.overlay.cost.total_usd * 1.2
+    prices = plan_prices(relayed, catalog())
+    dear = {
+        region: replace(price, billed_s_min=0.2 * usd / price.usd_per_s) if region in ends.values() else price
+        for region, price in prices.machines.items()
+    }
+    ledger = JobLedger(Ledger(replace(prices, machines=dear)), None, usd_max=usd)
+    ledger.begin_run()
+    for name, region in ends.items():
+        ledger.launched("fleet", name, region)
+    assert ledger.spent_usd() > 0.3 * usd
+    question = PlanRequest(catalog(), HERE, THERE, MaxCost(usd), limits, 1 << 17, usd, None)
+    # The first plan has more machines, which leave less for egress.
+    spec = replace(SPEC, ceiling_usd=0.5 * usd, ceiling_usd_per_gb=usd)
+    adaptation = Adaptation(question, relayed, spec, replan=False, on_change=lambda *_: None, ledger=ledger)
+    refused = ProviderRefused("no", hint=None, kind="capacity", regions=relays)
+    assert adaptation.plan_without(refused, ()) is None, "they would be paid beside those of the new plan"
+    allowed = adaptation.spec.ceiling_usd
+    assert adaptation.plan_without(refused, ends) is not None
+    spec = adaptation.spec
+    assert spec.ceiling_usd is not None and spec.ceiling_usd_per_gb is not None and spec.ceiling_usd != allowed
+    assert spec.ceiling_usd / spec.ceiling_usd_per_gb > 0.51, "of 0.5 GB: the lead would refuse a longer list"
+    assert {one.name for one in adaptation.plan.machines} == ends.keys()
+
+
+def test_names_of_machines_that_run_are_used_first() -> None:
+    plan = plan_gateways(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), PlanningLimits(machines_per_region=1))
+    first, last = (one.name for one in plan.machines)
+    other = first.removesuffix("1") + "2"
+    named = with_names_of(plan, {other, "elsewhere-1"})
+    assert {one.name for one in named.machines} == {other, last}
+    assert named.routes[0].nodes == (other, last)
+    assert with_names_of(plan, ()) == plan
+
+
+def test_only_the_types_of_machines_that_run_are_planned_in_their_regions() -> None:
+    limits = PlanningLimits(machines_per_region=1)
+    plan = plan_gateways(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), limits)
+    question = PlanRequest(catalog(), HERE, THERE, Fastest(), limits, 1 << 17, None, None)
+    first, _ = plan.machines
+    known = with_types_of(question, plan, {first.name}).catalog
+    assert plan.overlay is not None
+    (planned,) = (one.offer for one in plan.overlay.machines if one.region == HERE)
+    assert known.machine_offers(HERE) == (planned,)
+    assert known.machine_offers(THERE) == catalog().machine_offers(THERE)
 
 
 @pytest.mark.parametrize("is_early", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.fleet.worlds import late_binary, living, plan_between, wait_until
 from tradewind.errors import GatewayError, ProviderRefused, StateError
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.charges import Charges
-from tradewind.fleet.fleet import Fleet
+from tradewind.fleet.fleet import Fleet, Replanner
 from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
 from tradewind.fleet.provider import FLEET_TAG, Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
@@ -74,7 +74,7 @@ class World:
         self.meter = Meter()
         self.fleets: list[Fleet] = []
 
-    def start(self, plan: Plan = PLAN, **settings: Any) -> Fleet:
+    def start(self, plan: Plan = PLAN, replan: Replanner | None = None, **settings: Any) -> Fleet:
         fleet = Fleet(
             self.provider,
             self.journal,
@@ -83,6 +83,7 @@ class World:
             purpose="a test",
             settings=FleetSettings(plain=True, **settings),
             meter=self.meter,
+            replan=replan,
         )
         self.fleets.append(fleet)
         return fleet
@@ -419,3 +420,94 @@ def plan_with_relay() -> Plan:
     names = (("lead", "cloud:a"), ("source", "cloud:a"), ("relay", "cloud:c"), ("sink", "cloud:b"))
     hops = (PlannedHop("source", "relay", 1), PlannedHop("relay", "sink", 1))
     return Plan(tuple(PlannedGateway(*each) for each in names), hops, (PlannedRoute(("source", "relay", "sink"), 1.0),))
+
+
+class Planner:
+    """Returns plans one after the other, and notes what it is told."""
+
+    def __init__(self, *plans: Plan) -> None:
+        self.plans, self.told = list(plans), list[tuple[str, set[str], set[str]]]()
+
+    def __call__(self, refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float] | None:
+        self.told.append((refused.kind, set(refused.regions), set(running)))
+        return (self.plans.pop(0), 20.0) if self.plans else None
+
+
+NONE_LEFT = Refusal("quota", "four are allowed")
+
+
+def test_machines_that_have_come_stay_if_another_one_is_refused(world: World) -> None:
+    world.refuse("relay", NONE_LEFT)
+    planner = Planner(PLAN)
+    fleet = world.start(plan_with_relay(), planner)
+    assert planner.told == [("quota", {"relay"}, {"source", "sink"})]
+    assert fleet.living() == {"lead", "source", "sink"} == set(fleet.plan.names)
+    assert [order.name for order in world.provider.ordered] == ["source", "relay", "sink"]
+    assert world.meter.events == [
+        ("launched", "source"),
+        ("launched", "relay"),
+        ("launched", "sink"),
+        ("refused", "relay"),
+    ]
+    assert world.journal.intent(fleet.id).machines.keys() == {"source", "sink"}
+
+
+def test_a_machine_that_another_plan_does_not_have_is_ended_and_one_that_it_adds_is_ordered(world: World) -> None:
+    world.refuse("sink", NONE_LEFT)
+    other = replace(PLAN.gateways[-1], name="sink-2")
+    moved = replace(
+        PLAN,
+        gateways=(*PLAN.gateways[:-1], other),
+        hops=tuple(replace(hop, end="sink-2") if hop.end == "sink" else hop for hop in PLAN.hops),
+        routes=(replace(PLAN.routes[0], nodes=("source", "sink-2")),),
+    )
+    fleet = world.start(plan_with_relay(), Planner(moved))
+    assert fleet.living() == {"lead", "source", "sink-2"} and world.living() == {"source", "sink-2"}
+    assert [order.name for order in world.provider.ordered] == ["source", "relay", "sink", "sink-2"]
+    assert world.meter.living.keys() == {"source", "sink-2"}
+
+
+def test_a_second_refusal_is_planned_around_too_and_without_a_plan_nothing_runs(world: World) -> None:
+    world.refuse("relay", NONE_LEFT)
+    world.refuse("sink", NONE_LEFT)
+    planner = Planner(plan_with_relay(), plan_with_relay())
+    world.refuse("relay", NONE_LEFT, NONE_LEFT)
+    with pytest.raises(ProviderRefused, match="machine relay in cloud:c"):
+        world.start(plan_with_relay(), planner)
+    assert [kind for kind, *_ in planner.told] == ["quota"] * 3
+    assert planner.told[-1][2] == {"source", "sink"}
+    assert world.living() == set() and world.meter.living == {}
+
+
+def test_a_machine_whose_answer_is_lost_stays_too(world: World) -> None:
+    """It is listed under its key."""
+    world.provider.settles_s = 0.3
+    world.refuse("relay", NONE_LEFT, NONE_LEFT)
+    world.provider.answers_lost["launch"] = 1
+    fleet = world.start(plan_with_relay(), Planner(PLAN))
+    assert fleet.living() == {"lead", "source", "sink"}
+    assert sorted(order.name for order in world.provider.ordered if order.name != "relay") == ["sink", "source"]
+    assert world.meter.living.keys() == {"source", "sink"}
+
+
+def test_a_fleet_that_is_closed_while_it_is_planned_again_leaves_nothing(world: World) -> None:
+    world.refuse("relay", NONE_LEFT)
+    stopping = Latch()
+
+    def stopped(refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float]:
+        stopping.set()
+        return PLAN, 20.0
+
+    with pytest.raises(GatewayError, match="is closed"):
+        Fleet(
+            world.provider,
+            world.journal,
+            plan_with_relay(),
+            world.binary,
+            purpose="a test",
+            settings=FleetSettings(plain=True),
+            meter=world.meter,
+            stopping=stopping,
+            replan=stopped,
+        )
+    assert world.living() == set() and world.meter.living == {}

@@ -5,6 +5,7 @@ The API is moto's; each instance that it starts really runs its user data, in a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,13 +104,15 @@ QUOTA = "VcpuLimitExceeded", "You have requested more vCPU capacity than your cu
 @pytest.mark.slow
 @pytest.mark.parametrize("refusal", [SOLD_OUT, QUOTA], ids=["sold out", "quota"])
 def test_a_relay_that_a_region_refuses_is_planned_around(stage: Stage, refusal: tuple[str, str]) -> None:
-    """The other machines have come. They carry all bytes, and one note says why there are fewer."""
+    """The other machines have come, and stay. They carry all bytes, and one note says why there are fewer."""
     stage.cloud.fault("RunInstances", *refusal, region="us-west-2", times=1000)
     done = stage.command.run(*stage.words, "--via", "fleet")
     (note,) = (line for line in done.stderr.splitlines() if "replanned without these machines" in line)
     assert refusal[0] in note and "us-west-2" in note and "now 100% direct" in note
     stage.check(done)
     assert {one["region"] for one in stage.cloud.instances()} == {"us-east-1", "eu-west-1"}
+    names = sorted(re.findall(r'"name": "(aws-[^"]+)"', one["user_data"])[0] for one in stage.cloud.instances())
+    assert names == sorted(set(names)), "each was rented once"
 
 
 @pytest.mark.slow

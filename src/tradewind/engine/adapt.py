@@ -24,6 +24,7 @@ from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.leaving import LeavingMachines
 from tradewind.engine.ledger import JobLedger
+from tradewind.engine.provisioning import RETRY_RESERVE
 from tradewind.engine.rates import RateMonitor, SlowRoutes
 from tradewind.engine.replan import (
     PlanRequest,
@@ -37,6 +38,8 @@ from tradewind.engine.replan import (
     revise_plan,
     unreachable,
     with_names,
+    with_names_of,
+    with_types_of,
 )
 from tradewind.engine.report import usd_of_more
 from tradewind.engine.sending_tiers import running_tiers
@@ -46,6 +49,7 @@ from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
 from tradewind.model.ledger import STANDARD_EDGE
 from tradewind.model.network_tier import NetworkTier
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
 from tradewind.model.records import dataclass, replace
@@ -399,33 +403,23 @@ class Adaptation:
         if isinstance(error, ProviderRefused) and error.kind in REPLANNED_REFUSALS:
             self._available |= available_machines(plan, error.regions)
 
-    def plan_without(self, error: ProviderRefused) -> str | None:
+    def plan_without(self, error: ProviderRefused, running: Collection[str] = ()) -> str | None:
         """Plan again before the job begins, without the machines that regions refused.
 
-        Return the new plan and its additional cost in words; None if there is none. The next `begin` is with it.
+        Machines that are `running` keep their names and types. What they have cost is part of the cost of the new plan,
+        if it has them. Return the new plan and its additional cost in words; None if there is none. The next `begin` is
+        with it.
         """
-        overlay = self.plan.overlay
-        if overlay is None or error.kind not in REPLANNED_REFUSALS:
+        if self.plan.overlay is None or error.kind not in REPLANNED_REFUSALS:
             return None
         self._learn_refusal(self.plan, error)
-        ledger, now_s = self._ledger.ledger, self._ledger.unix_s
-        total_bytes = round(overlay.volume_gb * 1e9)
-        state = TransferState(
-            left_bytes=total_bytes,
-            total_bytes=total_bytes,
-            elapsed_s=0.0,
-            carried_gbps=0.0,
-            egress_usd=ledger.usd_of("egress", now_s),
-            machines_usd=ledger.usd_of("machine", now_s),
-            requests_usd=ledger.usd_of("requests", now_s),
-            links={},
-            dead={},
-            available=self._available,
-            network_tier_of=self._tiers,
-            mixed=self._mixed,
-            closed=self._moves.closed,
-        )
-        return self._planned_before_run(state)
+        request = with_types_of(self._plan_request, self.plan, running)
+        state = self._state_of_all(self.plan.overlay, running)
+        found = _revised(request, state, running)
+        if found is not None and (kept := found.plan.names & set(running)) != set(running):
+            state = self._state_of_all(self.plan.overlay, kept)
+            found = _revised(request, state, running)
+        return None if found is None else self._begin_with(found, state)
 
     def plan_around(self, closed: ClosedPlaces, progress: Mapping[str, Any]) -> str | None:
         """Plan again before a run, for what earlier runs have left, if the plan uses closed places.
@@ -437,18 +431,34 @@ class Adaptation:
         places = self._moves.due(self.plan, 0.0)
         if not places:
             return None
-        found = self._planned_before_run(self._state(self._with_total(progress), 0.0))
-        return None if found is None else f"{_closed_words(places)}: replanned, {found}"
-
-    def _planned_before_run(self, state: TransferState) -> str | None:
-        """Plan again for a state. Return the new plan and its additional cost in words; None if there is none."""
+        state = self._state(self._with_total(progress), 0.0)
         found = revise_plan(self._plan_request, state)
-        if found is None:
-            return None
-        self.plan = self.plan_of_all = found.plan
-        self.spec = replace(
-            self.spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s
+        return None if found is None else f"{_closed_words(places)}: replanned, {self._begin_with(found, state)}"
+
+    def _state_of_all(self, overlay: UnicastOverlay, kept: Collection[str]) -> TransferState:
+        """Return the state of a transfer of all bytes, without the cost of machines that its plan will have."""
+        ledger, now_s = self._ledger.ledger, self._ledger.unix_s
+        total_bytes = round(overlay.volume_gb * 1e9)
+        return TransferState(
+            left_bytes=total_bytes,
+            total_bytes=total_bytes,
+            elapsed_s=0.0,
+            carried_gbps=0.0,
+            egress_usd=ledger.usd_of("egress", now_s),
+            machines_usd=ledger.without_running(kept).usd_of("machine", now_s),
+            requests_usd=ledger.usd_of("requests", now_s),
+            links={},
+            dead={},
+            available=self._available,
+            network_tier_of=self._tiers,
+            mixed=self._mixed,
+            closed=self._moves.closed,
         )
+
+    def _begin_with(self, found: RevisedPlan, state: TransferState) -> str:
+        """Let the next run begin with a plan. Return it and its additional cost in words."""
+        self.plan = self.plan_of_all = found.plan
+        self.spec = _limited(self.spec, found)
         self._ledger.add_prices(plan_prices(found.plan, self._plan_request.catalog))
         self._note_tiers(self.plan)
         self._on_change(self.plan, self.spec)
@@ -466,11 +476,7 @@ class Adaptation:
         for route in plan.routes:
             if route.nodes not in ids:
                 ids[route.nodes] = next(fresh)
-        spec = replace(
-            self.spec,
-            ceiling_usd_per_gb=found.ceiling_usd_per_gb,
-            rate_limit_bytes_per_s=found.limit_bytes_per_s,
-        )
+        spec = _limited(self.spec, found)
         run = replace(self._run, route_ids=ids)
         both = _joined(plan, before, without=gone)
         with_old = compile_programs(replace(deployment, plan=both), spec, run)
@@ -511,6 +517,23 @@ class Adaptation:
         self._gateways.shrink(retired.plan)  # They are charged whether or not the others answer.
         if failed is not None:
             raise failed
+
+
+def _revised(request: PlanRequest, state: TransferState, running: Collection[str]) -> RevisedPlan | None:
+    """Return another plan, whose machines have the names of running ones."""
+    found = revise_plan(request, state)
+    return None if found is None else replace(found, plan=with_names_of(found.plan, running))
+
+
+def _limited(spec: JobSpec, found: RevisedPlan) -> JobSpec:
+    """Return the job with the limits of another plan. As in the first one, the list may be a little longer than that:
+    the lead refuses to begin with more bytes than the ceiling allows at the highest average price.
+    """
+    spec = replace(spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s)
+    if found.ceiling_usd is None or found.ceiling_usd_per_gb is None or spec.ceiling_usd is None:
+        return spec
+    usd_per_gb = max(found.plan.mean_usd_per_gb, found.ceiling_usd_per_gb * (1 - 2 * RETRY_RESERVE))
+    return replace(spec, ceiling_usd=found.ceiling_usd, ceiling_usd_per_gb=usd_per_gb)
 
 
 def _by_regions(sent_gb: Mapping[str, float], *, standard: bool) -> dict[RegionPair, float]:

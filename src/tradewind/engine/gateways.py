@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import FleetTaken, JobBusy
 from tradewind.fleet.boots import Boot, BootBook
-from tradewind.fleet.fleet import Fleet
+from tradewind.fleet.fleet import Fleet, Replanner
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import TAKEN_HINT, FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
@@ -60,8 +60,12 @@ class JobGateways:
         warm: WarmChoice | None = None,
         credentials: GivenCredentials | None = None,
         stopping: Latch | None = None,
+        replan: Replanner | None = None,
     ) -> None:
-        """Start the gateways. Raises GatewayError; FleetTaken if a required warm fleet cannot be used."""
+        """Start the gateways. Raises GatewayError; FleetTaken if a required warm fleet cannot be used.
+
+        `replan` is as for `Fleet`. A warm fleet has the machines of its plan, and is not planned again.
+        """
         self._folder = folder
         self._logs = os.path.join(folder, "logs")
         journal = FleetJournal(state_dir)
@@ -83,6 +87,7 @@ class JobGateways:
                 taken=taken,
                 credentials=credentials,
                 stopping=stopping,
+                replan=replan if taken is None else None,
             )
 
         if warm is None:

@@ -13,6 +13,7 @@ from tradewind.engine.sending_tiers import catalogs_of
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
+from tradewind.model.machine import MachineOffer
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan
 from tradewind.model.program import CONNECTIONS_MAX
@@ -34,6 +35,8 @@ __all__ = [
     "revise_plan",
     "unreachable",
     "with_names",
+    "with_names_of",
+    "with_types_of",
 ]
 
 #: A new plan is accepted only if the rest takes at most this share of the time with it, machine boot included.
@@ -109,6 +112,8 @@ class RevisedPlan:
     plan: Plan
     ceiling_usd_per_gb: float | None
     limit_bytes_per_s: int | None
+    ceiling_usd: float | None = None
+    """The egress of all bytes at `ceiling_usd_per_gb`; None: as before."""
 
 
 def observed_links(
@@ -216,7 +221,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
             machines_usd=state.machines_usd,
             requests_usd=state.requests_usd,
         )
-    return RevisedPlan(renamed, ceiling, limit)
+    return RevisedPlan(renamed, ceiling, limit, None if ceiling is None else ceiling * state.total_bytes / 1e9)
 
 
 def as_seen(catalog: Catalog, links: Mapping[RegionPair, float], standard_links: Mapping[RegionPair, float]) -> Catalog:
@@ -335,3 +340,28 @@ def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
         hops=tuple(replace(hop, start=name(hop.start), end=name(hop.end)) for hop in plan.hops),
         routes=tuple(replace(route, nodes=tuple(map(name, route.nodes))) for route in plan.routes),
     )
+
+
+def with_names_of(plan: Plan, running: Collection[str]) -> Plan:
+    """Return the plan with the names of machines that run, as far as it has machines like them."""
+    mine: dict[str, list[str]] = defaultdict(list)
+    for gateway in plan.machines:
+        mine[gateway.name.rpartition("-")[0]].append(gateway.name)
+    names: dict[str, str] = {}
+    for stem, old in mine.items():
+        living = sorted(name for name in running if name.rpartition("-")[0] == stem)
+        fresh = (name for n in itertools.count(1) if (name := f"{stem}-{n}") not in living)
+        names |= dict(zip(old, itertools.chain(living, fresh), strict=False))
+    return with_names(plan, names)
+
+
+def with_types_of(plan_request: PlanRequest, plan: Plan, running: Collection[str]) -> PlanRequest:
+    """Return the request with only the planned machine types in the regions where machines of the plan run."""
+    regions = {gateway.region for gateway in plan.machines if gateway.name in running}
+    offers: dict[Region, tuple[MachineOffer, ...]] = {}
+    for machines in plan.overlay.machines if plan.overlay is not None else ():
+        if str(machines.region) in regions:
+            offers[machines.region] = (*offers.get(machines.region, ()), machines.offer)
+    catalog = plan_request.catalog
+    catalog = replace(catalog, region_offers={**catalog.region_offers, **offers})
+    return replace(plan_request, catalog=catalog)

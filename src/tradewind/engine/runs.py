@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
+    from tradewind.fleet.fleet import Replanner
 
 __all__ = ["RunStarter"]
 
@@ -70,6 +71,8 @@ class RunStarter:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
         self._ledger, self._credentials, self._asked_to_stop = ledger, credentials, is_to_stop
+        #: Number of plans so far, before the job begins.
+        self._plans = 1
         #: True once the machines of a run were there.
         self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
@@ -115,26 +118,51 @@ class RunStarter:
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
-        """Deploy the plan; if regions refuse machines, plan without these machines."""
-        spec, plan = self._spec, self._launch.plan
-        for _ in range(LAUNCH_PLANS_MAX - 1):
+        """Deploy the plan; if regions refuse machines, plan without these machines. Those that run already stay."""
+        while True:
             try:
-                return self._deploy(spec, plan), spec, plan
+                gateways = self._deploy(*self._planned, replan=self._plan_without)
             except ProviderRefused as error:
-                found = None if self._adaptation is None else self._adaptation.plan_without(error)
-                if self._adaptation is None or found is None:
+                if self._plan_without(error) is None:  # None of its machines was ordered, or none could stay.
                     raise
-                self._log.notice(f"{error}; replanned without these machines, {found}")
-                spec, plan = self._adaptation.spec, self._adaptation.plan
-        return self._deploy(spec, plan), spec, plan
+            else:
+                return gateways, *self._planned
+
+    @property
+    def _planned(self) -> tuple[JobSpec, Plan]:
+        """The job and the plan with which it begins."""
+        if self._adaptation is None:
+            return self._spec, self._launch.plan
+        return self._adaptation.spec, self._adaptation.plan
+
+    def _plan_without(self, error: ProviderRefused, running: Collection[str] = ()) -> tuple[Plan, float] | None:
+        """Return a plan without refused machines, with those that run if it can have them, and the time for its start.
+
+        None if there is none, or after LAUNCH_PLANS_MAX. Raises CeilingReached.
+        """
+        if self._adaptation is None or self._plans == LAUNCH_PLANS_MAX:
+            return None
+        found = self._adaptation.plan_without(error, running)
+        if found is None:
+            return None
+        self._plans += 1
+        self._log.notice(f"{error}; replanned without these machines, {found}")
+        plan = self._adaptation.plan
+        return plan, self._ledger.room_s(plan, without=running)
 
     def _deploy_again(self, spec: JobSpec, plan: Plan, is_left: Callable[[], bool]) -> JobGateways:
         return self._deploy(replace(spec, resume=True), plan, is_left)
 
-    def _deploy(self, spec: JobSpec, plan: Plan, is_left: Callable[[], bool] = lambda: False) -> JobGateways:
+    def _deploy(
+        self,
+        spec: JobSpec,
+        plan: Plan,
+        is_left: Callable[[], bool] = lambda: False,
+        replan: Replanner | None = None,
+    ) -> JobGateways:
         """Start the machines of a plan and give them their programs, within the rest of the ceiling.
 
-        Once `is_left` returns true, they are ended.
+        Once `is_left` returns true, they are ended. With `replan`, the plan may become another one.
         """
 
         def is_to_stop() -> bool:
@@ -144,12 +172,14 @@ class RunStarter:
         watch = StopWatch(is_to_stop)
         try:
             with watch:
-                gateways = self._start_machines(plan, watch.stopping)
+                gateways = self._start_machines(plan, watch.stopping, replan)
         except GatewayError as error:
             if watch.is_asked:
                 raise self._stopped() from error
             raise
         self._is_under_way = True
+        if replan is not None:
+            spec, plan = self._planned
         try:
             if watch.is_asked or is_to_stop():
                 raise self._stopped()
@@ -182,7 +212,7 @@ class RunStarter:
             return stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
         return Interrupted(STARTING, hint=resume_hint(self._job_id), job_id=self._job_id)
 
-    def _start_machines(self, plan: Plan, stopping: Latch) -> JobGateways:
+    def _start_machines(self, plan: Plan, stopping: Latch, replan: Replanner | None) -> JobGateways:
         ledger, settings = self._ledger, self._launch.settings
         room_s = ledger.room_s(plan)
         ready_s = min(settings.ready_s, room_s)
@@ -200,6 +230,7 @@ class RunStarter:
                 warm=self._warm(),
                 credentials=self._credentials,
                 stopping=stopping,
+                replan=replan,
             )
         except GatewayError as error:
             if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import GatewayError, GatewayLost, StateError, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
 from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import LAUNCH_S, InFlight
 from tradewind.fleet.charges import Charges
@@ -52,7 +52,11 @@ if TYPE_CHECKING:
     from tradewind.fleet.keeping import Keeper
     from tradewind.fleet.remains import Look
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "Replanner"]
+
+#: Returns another plan for a fleet that starts, and the time in which its machines must answer, after a cloud has
+#: refused machines; None if there is no other plan. Arguments: the refusal, and the names of the machines that run.
+Replanner = Callable[[ProviderRefused, Collection[str]], "tuple[Plan, float] | None"]
 
 
 class Fleet:
@@ -73,6 +77,7 @@ class Fleet:
         taken: str | None = None,
         credentials: GivenCredentials | None = None,
         stopping: Latch | None = None,
+        replan: Replanner | None = None,
     ) -> None:
         """Start the machines and return when all of them answer.
 
@@ -81,14 +86,16 @@ class Fleet:
         folder for the lead's standard error, by default in the fleet's own folder. `taken` is the id of a warm fleet to
         claim; its machines are used, and given back at the end. The settings then say how they are kept. `credentials`
         are for the lead and the other gateways, in place of this machine's. Another thread may set `stopping` while the
-        machines start: they are then ended, and this raises GatewayError.
+        machines start: they are then ended, and this raises GatewayError. If a cloud refuses machines, `replan` may
+        return another plan; its machines that run already stay.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id, self.plan = taken or new_fleet_id(), plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings = settings or FleetSettings()
-        self._credentials, self._purpose = credentials, purpose
+        self._credentials, self._purpose, self._replan = credentials, purpose, replan
+        self._ready_s = settings.ready_s
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
@@ -543,12 +550,35 @@ class Fleet:
             self._start_lead()
         if self._taken:
             self._take_machines()
-        self.reconcile()
+        try:
+            self.reconcile()
+        except ProviderRefused as refused:
+            self._start_around(refused)
         # The first machines that are ready wait for the last one.
         self._renewals.start()
-        self._wait_ready(self.plan.names, self._settings.ready_s)
+        self._wait_ready(self.plan.names, self._ready_s)
         if self._taken or self._renewals.lease_s() < self._settings.lease_s:
             self._renewals.renew_all()  # While the machines started, their leases ignored the cost ceiling.
+
+    def _start_around(self, refused: ProviderRefused) -> None:
+        """Order what another plan needs, without refused machines. Those that run and that it has stay: the minimum
+        time of a machine is charged once. Raises the refusal if there is no other plan.
+        """
+        found = None if self._replan is None else self._replan(refused, set(self.machines))
+        if found is None:
+            raise refused
+        plan, ready_s = found
+        unwanted = self.plan.names - plan.names
+        with self._changing():
+            self.plan, self._ready_s = plan, min(self._ready_s, ready_s)
+            self._check_names()
+            self._generation = self._journal.intend(self.id, self._wanted())
+        self._end(unwanted)
+        try:
+            self._offers.look_up([one for one in self._settings.rented(plan) if one.name not in self.machines])
+            self.reconcile()
+        except ProviderRefused as error:
+            self._start_around(error)
 
     @property
     def home_enter(self) -> tuple[str, ...]:

@@ -249,6 +249,11 @@ class Ledger(Document):
                 sent_bytes[edge.what] = sent_bytes.get(edge.what, 0.0) + edge_bytes
         return {what: count_bytes / BYTES_PER_GB for what, count_bytes in sent_bytes.items()}
 
+    def without_running(self, names: Collection[str]) -> Ledger:
+        """Return the ledger without the machines of these names that have not ended."""
+        kept = (use for use in self.machines if use.ended_s is not None or use.name not in names)
+        return replace(self, machines=tuple(kept))
+
     def usd_of(self, kind: LineKind, now_s: float) -> float:
         """Return the sum of the lines of one kind."""
         return sum(line.usd for line in self.lines(now_s) if line.kind == kind)
