@@ -171,16 +171,19 @@ class JobGateways:
         remove_folder(self._folder)
 
 
-def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None) -> None:
+def end_abandoned(
+    journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None
+) -> dict[str, frozenset[str]]:
     """End the fleets that killed runs of a job left behind. `report` gets a line about what is left of them.
 
-    Raises GatewayError.
+    Return the machines of each fleet that were ordered and never launched. Raises GatewayError.
     """
+    unlaunched = {}
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
             from tradewind.fleet.ending import end_fleet
 
-            end_fleet(record, journal, binary)
+            unlaunched[record.id] = end_fleet(record, journal, binary).unlaunched
             if report is not None:
                 from tradewind.engine.remains import remains_lines
                 from tradewind.fleet.calls import InFlight
@@ -189,6 +192,7 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Calla
                 remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
                 for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):
                     report(line)
+    return unlaunched
 
 
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:

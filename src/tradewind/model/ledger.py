@@ -7,7 +7,7 @@ list price ("metered"), not an invoice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from tradewind.model.document import Document
@@ -209,6 +209,11 @@ class Ledger(Document):
             return use.ended_s
         # It was alive at the heartbeat, even if the clock is earlier now.
         return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
+
+    def without(self, fleet: str, names: Collection[str]) -> Ledger:
+        """Return the ledger without machines that were ordered but not launched: they cost nothing."""
+        kept = (use for use in self.machines if use.fleet != fleet or use.name not in names or use.ended_s is not None)
+        return replace(self, machines=tuple(kept))
 
     def ended(self, now_s: float) -> Ledger:
         """Return the ledger with all its machines ended."""
