@@ -41,6 +41,7 @@ from tests.service.rented_world import (
     job_of,
     moved,
     rented_world,
+    secrets_of,
     shown_to,
     submit,
     until_moving,
@@ -225,10 +226,6 @@ def check_machines_are_apart(stage: Stage) -> None:
     google = [machine for machine in stage.living() if machine.region == SINK]
     for one, other in permutations(google):
         assert not stage.gcp.engine.allows(other.address, one.id, DATA_PORT)
-
-
-def secrets_of(tenant: Tenant) -> list[str]:
-    return [store.secret_key for store in tenant.stores]
 
 
 def machines_have_no_word_of(machines: list[BootedMachine], words: list[str]) -> None:
