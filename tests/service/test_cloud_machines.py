@@ -169,6 +169,18 @@ def test_a_cancelled_job_ends_its_machines_and_is_charged_for_them(stage: Stage)
         check_invoice(client, [ended])
 
 
+def test_a_job_that_is_cancelled_while_its_machines_start_is_charged_for_those_alone(stage: Stage) -> None:
+    world, tenant = stage.world, stage.tenants[0]
+    with world.client(tenant) as client:
+        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
+        wait_until(lambda: len(stage.booter.machines) > 0, PATIENCE_S)
+        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+        ended = until_state(client, job_id, "cancelled")
+        stage.check_nothing_is_left()
+        assert len(machine_lines(ended)) == len(stage.booter.machines)
+        check_invoice(client, [ended])
+
+
 def test_two_tenants_have_machines_of_their_own_and_learn_nothing_of_each_other(stage: Stage) -> None:
     """While the link admits one job, the second tenant waits, and is not told for whom."""
     world = stage.world
