@@ -512,6 +512,26 @@ def test_the_ledger_of_a_job_in_another_process_is_not_touched(tmp_path: Path) -
     book_of(tmp_path / "nowhere").end_fleet(fleet.id, job.clock.now_s)
 
 
+def test_machines_of_a_killed_client_that_were_never_launched_cost_nothing(tmp_path: Path) -> None:
+    """Whoever ends the fleet in its place knows which: a sweep ends one fleet, a resumed or cancelled job all."""
+    job = Job(tmp_path, 0)
+    ledger = job.begin()
+    for fleet in ("one", "two"):
+        ledger.launched(fleet, "relay", "site:a")
+        ledger.launched(fleet, "ghost", "site:a")
+    job.clock.now_s += 50
+    job.book.end_fleet("one", job.clock.now_s, ["ghost"])
+    assert charged(job) == [("one", "relay"), ("two", "relay"), ("two", "ghost")]
+    job.book.end_machines(job.clock.now_s, {"two": ["ghost"], "one": ["relay"]})
+    assert charged(job) == [("one", "relay"), ("two", "relay")], "an end that was recorded stays"
+
+
+def charged(job: Job) -> list[tuple[str, str]]:
+    stored = job.book.read()
+    assert stored is not None
+    return [(use.fleet, use.name) for use in stored.machines]
+
+
 def test_machines_may_live_as_long_as_the_ceiling_allows(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})

@@ -27,6 +27,12 @@ NODES = {"r1": 1, "r2": 1, "r3": 2}
 """Number of nodes of each cluster. Kubernetes moves nothing from the last node of a cluster when it is lost."""
 
 
+def lab_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the lab that all workers of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return Path(base.parent if base.name.startswith("popen-") else base, "kubelab")
+
+
 @contextmanager
 def lab_of_session(folder: Path) -> Iterator[Lab]:
     """Yield the lab of this test run; skip the test if this machine cannot run one."""

@@ -248,7 +248,7 @@ def test_ending_a_fleet_ends_its_stopped_machines(stage: Stage, tmp_path: Path) 
     stage.power("stopped", stage.launched(provider)[0])
     journal.open(FLEET, "a test", provider.document(), {"one": REGION})
     (record,) = journal.records()
-    assert end_fleet(record, journal, "unused") == 0, "its gateway had ended"
+    assert end_fleet(record, journal, "unused").machines == 0, "its gateway had ended"
     assert stage.api.resources() == {} and list(journal.records()) == []
 
 

@@ -23,7 +23,7 @@ from tests.fleet.worlds import plan_between, wait_until
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import ConfigError, FleetNotFound, GatewayError
 from tradewind.fleet import owner as ownership_module
-from tradewind.fleet.ending import end_fleet
+from tradewind.fleet.ending import EndedFleet, end_fleet
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import Attempt, FleetJournal
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, owner_state, ownership
@@ -433,8 +433,23 @@ def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(
     while not (record := journal.load(fleet_id)).abandoned:
         assert time.monotonic() < end_s
         time.sleep(0.05)
-    assert end_fleet(record, journal, find_gateway()) == 0
+    assert end_fleet(record, journal, find_gateway()).machines == 0
     assert list(journal.records()) == []
+
+
+def test_machines_that_were_ordered_and_never_launched_are_told_apart(journal: FleetJournal) -> None:
+    """Their client was killed before the provider had the order. Of the others there is a word, or too much time."""
+    folder = journal.open("one", "a test", LOCAL, {})
+    names = ("ghost", "answered", "accepted", "old")
+    for name in names:
+        journal.launched("one", name, "site:a")
+    journal.ready("one", "answered", 60.0)
+    journal.record_attempt("one", Attempt(time.time(), "accepted", "site:a", "launched"))
+    journal.record_attempt("one", Attempt(time.time(), "ghost", "site:a", "capacity"))
+    journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - 1000 WHERE name = 'old'")
+    os.close(journal._locks.pop(folder.name))
+    assert end_fleet(journal.load("one"), journal, find_gateway()) == EndedFleet(0, frozenset(["ghost"]))
+    assert [name for name, _, _ in journal.lives("one")] == ["answered", "accepted", "old"]
 
 
 def test_two_clients_cannot_own_the_same_fleet(journal: FleetJournal) -> None:
@@ -482,6 +497,6 @@ def test_machines_of_a_sky_that_is_down_can_be_ended(journal: FleetJournal, tmp_
     folder = journal.open(f"one-{OWN}", "a test", provider, {"local": "site:a"})
     os.close(journal._locks.pop(folder.name))
     with machine_of(folder) as machine:
-        assert end_fleet(journal.load(folder.name), journal, find_gateway()) == 1
+        assert end_fleet(journal.load(folder.name), journal, find_gateway()).machines == 1
         machine.wait(10)
     assert list(journal.records()) == []

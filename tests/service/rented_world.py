@@ -23,7 +23,26 @@ from tests.service.server import Server
 from tests.sky.world import differences, write_files
 from tradewind.model.records import dataclass
 
-__all__ = ["PATIENCE_S", "SLOW_BYTES_PER_S", "VOLUME_BYTES", "RentedWorld", "Tenant", "rented_world"]
+__all__ = [
+    "OPERATOR_KEY",
+    "PATIENCE_S",
+    "SLOW_BYTES_PER_S",
+    "VOLUME_BYTES",
+    "RentedWorld",
+    "Tenant",
+    "body",
+    "check_done",
+    "check_invoice",
+    "check_ledger",
+    "job_of",
+    "moved",
+    "rented_world",
+    "secrets_of",
+    "shown_to",
+    "submit",
+    "until_moving",
+    "until_state",
+]
 
 VOLUME_BYTES = 12_000_000
 #: Rate of jobs that must still run when something happens to them.
@@ -154,6 +173,11 @@ def rented_world(
             if world.server.process is not None:
                 world.server.kill(signal.SIGTERM)
             world.command.wait_until_alone()
+
+
+def secrets_of(tenant: Tenant) -> list[str]:
+    """Return the tenant's keys of its stores."""
+    return [store.secret_key for store in tenant.stores]
 
 
 def submit(client: httpx.Client, to: str, **others: Any) -> str:

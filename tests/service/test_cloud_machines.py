@@ -41,6 +41,7 @@ from tests.service.rented_world import (
     job_of,
     moved,
     rented_world,
+    secrets_of,
     shown_to,
     submit,
     until_moving,
@@ -168,6 +169,18 @@ def test_a_cancelled_job_ends_its_machines_and_is_charged_for_them(stage: Stage)
         check_invoice(client, [ended])
 
 
+def test_a_job_that_is_cancelled_while_its_machines_start_is_charged_for_those_alone(stage: Stage) -> None:
+    world, tenant = stage.world, stage.tenants[0]
+    with world.client(tenant) as client:
+        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
+        wait_until(lambda: len(stage.booter.machines) > 0, PATIENCE_S)
+        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+        ended = until_state(client, job_id, "cancelled")
+        stage.check_nothing_is_left()
+        assert len(machine_lines(ended)) == len(stage.booter.machines)
+        check_invoice(client, [ended])
+
+
 def test_two_tenants_have_machines_of_their_own_and_learn_nothing_of_each_other(stage: Stage) -> None:
     """While the link admits one job, the second tenant waits, and is not told for whom."""
     world = stage.world
@@ -175,9 +188,9 @@ def test_two_tenants_have_machines_of_their_own_and_learn_nothing_of_each_other(
     with world.server.client() as admin, ExitStack() as held:
         assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
         clients = [held.enter_context(world.client(tenant)) for tenant in stage.tenants]
-        first = submit(clients[0], "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
+        first = submit(clients[0], "copy", limit_bytes_per_s=SLOW_BYTES_PER_S // 2)
         until_moving(clients[0], first)
-        second = submit(clients[1], "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
+        second = submit(clients[1], "copy", limit_bytes_per_s=SLOW_BYTES_PER_S // 2)
         wait_until(lambda: job_of(clients[1], second)["waiting"] is not None, PATIENCE_S)
         waiting = job_of(clients[1], second)
         assert waiting["state"] == "waiting" and len(stage.living()) == 2, waiting
@@ -217,18 +230,14 @@ def check_machines_are_counted(stage: Stage, lines: list[dict[str, Any]], killed
 
 def check_machines_are_apart(stage: Stage) -> None:
     """Check that each job has a machine in each region that no other job uses or reaches, without a trace of others."""
-    fleets = stage.world.fleets()
+    fleets, living = stage.world.fleets(), stage.living()
     assert sorted(len(fleet["jobs"]) for fleet in fleets) == [1, 1], fleets
     regions = [sorted(machine["region"] for machine in fleet["machines"]) for fleet in fleets]
-    assert regions == [[SOURCE, SINK], [SOURCE, SINK]] and len(stage.living()) == 4, fleets
-    machines_have_no_word_of(stage.living(), [word for tenant in stage.tenants for word in tenant.words])
-    google = [machine for machine in stage.living() if machine.region == SINK]
+    assert regions == [[SOURCE, SINK], [SOURCE, SINK]] and len(living) == 4, fleets
+    machines_have_no_word_of(living, [word for tenant in stage.tenants for word in tenant.words])
+    google = [machine for machine in living if machine.region == SINK]
     for one, other in permutations(google):
         assert not stage.gcp.engine.allows(other.address, one.id, DATA_PORT)
-
-
-def secrets_of(tenant: Tenant) -> list[str]:
-    return [store.secret_key for store in tenant.stores]
 
 
 def machines_have_no_word_of(machines: list[BootedMachine], words: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -253,21 +253,21 @@ class Fleets:
             is_free, jobs = record.ownership == "abandoned", self._jobs_of(record)
             receipt = self._receipt(record.id)
             try:
-                machines = end_fleet(record, self._journal, self._gateway, Patience(say=self.say))
+                ended = end_fleet(record, self._journal, self._gateway, Patience(say=self.say))
                 provider = make_provider(record.provider, self._gateway, self._journal)
                 remains = look_for_remains(provider, record.id, InFlight())
             except FAILURES as error:
                 yield FleetEnd(record.id, error=typed_error(error))
                 continue
             # A living owner charges its job itself.
-            job_id, unbooked = self._book_ends(record, jobs if is_free else ())
+            job_id, unbooked = self._book_ends(record, jobs if is_free else (), ended.unlaunched)
             usd = None
             if is_free and unbooked is None:
                 with suppress(StateError):  # The other fleets must end nevertheless.
                     usd = self._job_usd(record)
             yield FleetEnd(
                 record.id,
-                machines,
+                ended.machines,
                 job_id=job_id or job_of(record.purpose),
                 unbooked=unbooked,
                 receipt=receipt,
@@ -316,13 +316,15 @@ class Fleets:
         idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
         return WarmReceipt(fleet_id, machine_s, usd, idle_s, idle_usd, jobs)
 
-    def _book_ends(self, record: FleetRecord, jobs: Iterable[str]) -> tuple[str | None, str | None]:
+    def _book_ends(
+        self, record: FleetRecord, jobs: Iterable[str], unlaunched: Collection[str] = ()
+    ) -> tuple[str | None, str | None]:
         """Charge jobs for the machines of a fleet until now. Return the first that failed, and why; or the last job."""
         job_id: str | None = None
         for job_id in jobs:
             try:
                 book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
-                book.end_fleet(record.id, time.time())
+                book.end_fleet(record.id, time.time(), unlaunched)
             except (StateError, OSError) as error:
                 return job_id, str(error)
         return job_id, None

@@ -181,21 +181,24 @@ class JobGateways:
         remove_folder(self._folder)
 
 
-def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None) -> None:
+def end_abandoned(
+    journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None
+) -> dict[str, frozenset[str]]:
     """End the fleets that killed runs of a job left behind. `report` gets a line about what is left of them.
 
     The caller has the job, so another command that has one of them is ending it: wait for that.
 
-    Raises GatewayError; JobBusy if the other command takes longer than OTHER_END_S.
+    Return the machines of each fleet that were ordered and never launched. Raises GatewayError; JobBusy if the other
+    command takes longer than OTHER_END_S.
     """
-    purpose = _purpose(job_id)
+    purpose, unlaunched = _purpose(job_id), {}
     for fleet_id in [record.id for record in journal.records() if record.purpose == purpose]:
         record = _claimed(journal, fleet_id)
         if record is not None:
             from tradewind.fleet.ending import end_fleet
 
             try:
-                end_fleet(record, journal, binary)
+                unlaunched[fleet_id] = end_fleet(record, journal, binary).unlaunched
             finally:
                 journal.give_back(fleet_id)
             if report is not None:
@@ -206,6 +209,7 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str, report: Calla
                 remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
                 for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):
                     report(line)
+    return unlaunched
 
 
 def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:

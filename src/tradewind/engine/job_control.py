@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.gateways import end_abandoned, open_fleets
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, limited_launch, plan_prices, stored_launch
-from tradewind.engine.ledger import JobLedger, LedgerBook
+from tradewind.engine.ledger import JobLedger, LedgerBook, without_unlaunched
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
 from tradewind.engine.pruning import prune_oldest
@@ -225,10 +225,10 @@ class JobControl:
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
         journal = FleetJournal(self.store.state_dir)
-        end_abandoned(journal, self.gateway, job_id)
+        unlaunched = end_abandoned(journal, self.gateway, job_id)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
-        ledger = self.ledger(record).ended(math.inf, open_fleets(journal, job_id))
+        ledger = without_unlaunched(self.ledger(record), unlaunched).ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
@@ -362,12 +362,14 @@ class JobControl:
         job_id = record.id
         if record.state == "running":
             self._stop_running(job_id)
-        lock = self.store.hold(job_id)
+        lock, journal = self.store.hold(job_id), FleetJournal(self.store.state_dir)
+        unlaunched: Mapping[str, Collection[str]] = {}
         try:
+            unlaunched = end_abandoned(journal, self.gateway, job_id)
             self._abort(record, credentials, quiet=quiet)
         finally:
             lock.release()
-            self._end_charges(FleetJournal(self.store.state_dir), job_id)
+            self._end_charges(journal, job_id, unlaunched)
 
     def end_machines(self, job_id: str) -> None:
         """End the machines that a killed run of a job has left behind, and their charges.
@@ -377,20 +379,19 @@ class JobControl:
         journal = FleetJournal(self.store.state_dir)
         lock = self.store.hold(job_id)
         try:
-            end_abandoned(journal, self.gateway, job_id)
+            unlaunched = end_abandoned(journal, self.gateway, job_id)
         finally:
             lock.release()
-        self._end_charges(journal, job_id)
+        self._end_charges(journal, job_id, unlaunched)
 
-    def _end_charges(self, journal: FleetJournal, job_id: str) -> None:
+    def _end_charges(self, journal: FleetJournal, job_id: str, unlaunched: Mapping[str, Collection[str]]) -> None:
         """Record that the machines of a job have ended, if they have. The ledger has the job's lock meanwhile."""
         if not open_fleets(journal, job_id):
-            self.book(job_id).end_machines(time.time())
+            self.book(job_id).end_machines(time.time(), unlaunched)
 
     def _abort(self, record: JobRecord, credentials: GivenCredentials | None, *, quiet: bool) -> None:
-        """End the machines and uploads that a job left behind."""
+        """Abort the uploads that a job left behind."""
         job_id = record.id
-        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
             from tradewind.engine.guest_leftovers import abort_leftovers

@@ -38,7 +38,7 @@ from tradewind.model.units import format_count, format_usd
 from tradewind.state.database import BUSY_S, Database
 from tradewind.state.ledger_rows import read_ledger, write_ledger
 
-__all__ = ["SAVE_S", "JobLedger", "LedgerBook"]
+__all__ = ["SAVE_S", "JobLedger", "LedgerBook", "without_unlaunched"]
 
 #: Maximum interval between writes of a ledger while its job runs.
 SAVE_S = 5.0
@@ -238,13 +238,9 @@ class JobLedger:
     def refused(self, fleet: str, names: Collection[str]) -> None:
         """Remove machines that were ordered but not launched: they cost nothing."""
         with self._lock:
-            kept = tuple(
-                use
-                for use in self._ledger.machines
-                if use.fleet != fleet or use.name not in names or use.ended_s is not None
-            )
-            if kept != self._ledger.machines:
-                self._ledger = replace(self._ledger, machines=kept)
+            kept = self._ledger.without(fleet, names)
+            if kept.machines != self._ledger.machines:
+                self._ledger = kept
                 self._save()
 
     def _change_machines(self, change: Callable[[MachineUse], MachineUse]) -> None:
@@ -369,26 +365,26 @@ class LedgerBook:
         found = self.read()
         return _ledger_of_old(job, progress, carried_usd) if found is None else _with_egress(found, carried_usd)
 
-    def end_fleet(self, fleet: str, now_s: float) -> None:
+    def end_fleet(self, fleet: str, now_s: float, unlaunched: Collection[str] = ()) -> None:
         """Record that the machines of a fleet have ended, unless a process runs the job and counts them itself.
 
-        Raises OSError, StateError.
+        Those that were never launched are removed. Raises OSError, StateError.
         """
         with self._nobody_elses() as ledger:
             if ledger is None:
                 return
-            ended = ledger.ended(now_s, (fleet,))
+            ended = ledger.without(fleet, unlaunched).ended(now_s, (fleet,))
             if ended != ledger:
                 self.write(ended)
 
-    def end_machines(self, now_s: float) -> None:
+    def end_machines(self, now_s: float, unlaunched: Mapping[str, Collection[str]] | None = None) -> None:
         """Record that all machines of the job have ended, unless a process runs it and counts them itself.
 
-        Raises OSError, StateError.
+        Those that were never launched, by fleet, are removed. Raises OSError, StateError.
         """
         with self._nobody_elses() as ledger:
             if ledger is not None:
-                self.write(ledger.ended(now_s))
+                self.write(without_unlaunched(ledger, unlaunched or {}).ended(now_s))
 
     @contextmanager
     def _nobody_elses(self) -> Iterator[Ledger | None]:
@@ -399,6 +395,13 @@ class LedgerBook:
         finally:
             if lock is not None:
                 lock.release()
+
+
+def without_unlaunched(ledger: Ledger, unlaunched: Mapping[str, Collection[str]]) -> Ledger:
+    """Return the ledger without machines that were ordered but not launched, by fleet."""
+    for fleet, names in unlaunched.items():
+        ledger = ledger.without(fleet, names)
+    return ledger
 
 
 def _ledger_of_old(job: Mapping[str, Any], progress: Progress, carried_usd: float) -> Ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from tradewind.errors import GatewayError, UsageError
@@ -13,15 +13,29 @@ from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import LEASE_S
 from tradewind.gateway.process import STOP_S
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_count
 
-__all__ = ["end_extra", "end_fleet", "list_machines", "terminate", "terminate_each"]
+__all__ = ["EndedFleet", "end_extra", "end_fleet", "list_machines", "terminate", "terminate_each"]
 
 #: Attempts to list machines while the provider is throttling or failing, by callers without patience. The waits between
 #: them double from LIST_WAIT_S.
 LIST_TRIES_MAX = 3
 LIST_WAIT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFleet:
+    """A fleet that was ended in place of its client: the number of machines ended.
+
+    `unlaunched` are names of machines that the client was about to order, or had just ordered, when it was killed, and
+    that the provider never had. They cost nothing.
+    """
+
+    machines: int
+    unlaunched: frozenset[str] = frozenset()
 
 
 def list_machines(
@@ -113,8 +127,8 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
         return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
 
 
-def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> int:
-    """End the lead and the machines of a fleet in place of its client; return the number of machines ended.
+def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> EndedFleet:
+    """End the lead and the machines of a fleet in place of its client.
 
     Ends are retried as long as `patience` says, by default for OUTAGE_S.
 
@@ -129,14 +143,25 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
     patience = patience or Patience()
-    ended = _end_listed(provider, record.id, in_flight, patience)
+    listed = _end_listed(provider, record.id, in_flight, patience)
     end_home(journal.path(record.id))
     if provider.settles_s > 0:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
-        ended |= _end_listed(provider, record.id, in_flight, patience)
+        listed += _end_listed(provider, record.id, in_flight, patience)
+    unlaunched = _unlaunched(journal, record.id, listed)
     journal.close(record.id)
-    return len(ended)
+    return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
+
+
+def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine]) -> frozenset[str]:
+    """Return the machines that were ordered and never launched, and remove them from the journal.
+
+    A machine whose lease may have expired is not among them: its provider may have forgotten it since.
+    """
+    lost = journal.unanswered(fleet_id, time.time() - LEASE_S) - {machine.name for machine in listed}
+    journal.refused(fleet_id, lost)
+    return frozenset(lost)
 
 
 def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJournal, binary: str) -> int:
@@ -155,8 +180,8 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
     return sum(1 for machine in listed if machine.id in extra and not machine.ended)
 
 
-def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience) -> set[str]:
+def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience) -> list[Machine]:
     listed = list_machines(provider, fleet_id, in_flight)
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
     terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
-    return {machine.id for machine in listed if not machine.ended}
+    return list(listed)

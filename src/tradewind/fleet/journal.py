@@ -323,6 +323,16 @@ class FleetJournal:
         for name in names:
             self.note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
 
+    def unanswered(self, fleet_id: str, since_unix_s: float) -> set[str]:
+        """Return the machines ordered since then of which nothing was heard: the answer to the order may be lost."""
+        rows = self.database.rows(
+            "SELECT name FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND ready_unix_s IS NULL"
+            " AND running_unix_s IS NULL AND launched_unix_s > ?2"
+            " AND name NOT IN (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched')",
+            (fleet_id, since_unix_s),
+        )
+        return {name for (name,) in rows}
+
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
         end_s = time.time() - ago_s

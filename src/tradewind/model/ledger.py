@@ -212,6 +212,11 @@ class Ledger(Document):
         # It was alive at the heartbeat, even if the clock is earlier now.
         return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
 
+    def without(self, fleet: str, names: Collection[str]) -> Ledger:
+        """Return the ledger without machines that were ordered but not launched: they cost nothing."""
+        kept = (use for use in self.machines if use.fleet != fleet or use.name not in names or use.ended_s is not None)
+        return replace(self, machines=tuple(kept))
+
     def ended(self, now_s: float, fleets: Collection[str] | None = None) -> Ledger:
         """Return the ledger with its machines ended, all or those of some fleets.
 
