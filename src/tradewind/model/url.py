@@ -163,6 +163,11 @@ def _bucket(scheme: str, rest: str, text: str) -> Location:
             f"{scheme}:// URL with credentials or a port in it",
             hint="credentials come from the cloud's own chain; see --src-profile and --src-endpoint",
         )
+    if any(wildcard in "".join(names) for wildcard in "*?"):
+        above = f"{scheme}://{''.join(f'{name}/' for name in names[:-1])}"
+        raise UrlError(
+            f"{text}: wildcards match keys, not buckets", hint=f"name one bucket; `tradewind ls {above}` lists them"
+        )
     return Location(scheme, f"{scheme}://{'/'.join(names)}", key)  # type: ignore[arg-type]
 
 
