@@ -32,8 +32,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
 
-const MILLISECOND_NS: i64 = 1_000_000;
-
 /// Mode of new files, which the umask narrows.
 const NEW_MODE: Mode = Mode::from_bits_truncate(0o666);
 /// Mode of a temporary file that gets its own mode at the end: until then, nobody else may read it.
@@ -103,9 +101,8 @@ fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u
     Ok(())
 }
 
-fn system_time(unix_ns: i64) -> SystemTime {
-    let distance = Duration::from_nanos(unix_ns.unsigned_abs());
-    if unix_ns < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+fn system_time(is_before_1970: bool, distance: Duration) -> Option<SystemTime> {
+    if is_before_1970 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
 }
 
 /// The type of an existing entry that a write may not replace; `None` for a regular file.
@@ -226,12 +223,10 @@ impl Tree {
         if let Some(mode) = restored.mode {
             self.disk.set_mode(file, mode)?;
         }
-        let modified = options.modified_unix_ms.filter(|_| options.preserve.time);
-        let modified_unix_ns = modified.map(|ms| ms.saturating_mul(MILLISECOND_NS));
-        match restored.modified_unix_ns.or(modified_unix_ns) {
-            Some(unix_ns) => self.disk.set_modified(file, system_time(unix_ns)),
-            None => Ok(()),
-        }
+        let modified_unix_ms = options.modified_unix_ms.filter(|_| options.preserve.time);
+        let kept = restored.modified_unix_ns.map(|ns| system_time(ns < 0, Duration::from_nanos(ns.unsigned_abs())));
+        let stated = modified_unix_ms.map(|ms| system_time(ms < 0, Duration::from_millis(ms.unsigned_abs())));
+        kept.or(stated).flatten().map_or(Ok(()), |time| self.disk.set_modified(file, time))
     }
 
     /// Stats the file that has a name; `None` if the name is free. Refuses anything but a regular file. Links are not
