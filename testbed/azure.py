@@ -40,6 +40,16 @@ class Azure:
         """Write a block blob in one request; ``headers`` such as ``x-ms-tags``."""
         self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob", **(headers or {})})
 
+    def create_page_blob(self, container: str, name: str, size_bytes: int, md5: str) -> None:
+        """Create an empty page blob with this ``Content-MD5``, which the server does not check."""
+        kind = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": str(size_bytes)}
+        self._call("PUT", f"{container}/{name}", {}, headers={**kind, "x-ms-blob-content-md5": md5})
+
+    def write_pages(self, container: str, name: str, body: bytes) -> None:
+        """Write the first pages of a page blob."""
+        pages = {"x-ms-page-write": "update", "x-ms-range": f"bytes=0-{len(body) - 1}"}
+        self._call("PUT", f"{container}/{name}", {"comp": "page"}, body, pages)
+
     def tags(self, container: str, name: str) -> dict[str, str]:
         """Return the blob's tags."""
         page = ElementTree.fromstring(self._call("GET", f"{container}/{name}", {"comp": "tags"}))

@@ -292,6 +292,27 @@ def test_the_folder_of_rclone_is_detected(command: Command, rclone_server: Serve
     assert (folder / "a").read_bytes() == b"only copy"
 
 
+@pytest.mark.parametrize(
+    "words", [["-r", "--flatten", "{url}"], ["{url}/other/b", "{url}/par/a"]], ids=["flat", "several"]
+)
+def test_an_object_that_would_be_moved_onto_itself_is_detected(
+    command: Command, rclone_server: Server, words: list[str]
+) -> None:
+    """Only one of two directories is the destination under another name."""
+    there, source = S3Place(rclone_server, command), command.home / "source"
+    for name in ("other/b", "par/a"):
+        (source / name).parent.mkdir(parents=True)
+        (source / name).write_bytes(b"only copy")
+        os.utime(source / name, (1_000_000_000, 1_000_000_000))
+    command.run("cp", "-r", source, there.url, *there.flags("dst")).expect(0)
+    folder = rclone_server.folder / "data" / there.bucket
+    moved = command.run("mv", *[word.format(url=there.url) for word in words], f"{folder}/par/", *there.flags("src"))
+    assert moved.code == (4 if "--flatten" in words else 2), moved.stderr
+    assert "may be one" in moved.stderr
+    assert (folder / "par/a").read_bytes() == b"only copy"
+    assert [(folder / name).exists() for name in ("other/b", "par/b")].count(True) == 1
+
+
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
 @pytest.mark.parametrize("shape", ["tree", "one object"])
 def test_names_that_a_server_treats_as_one_are_detected(command: Command, here: str, there: str, shape: str) -> None:

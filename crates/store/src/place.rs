@@ -173,6 +173,11 @@ impl NameRule {
     }
 }
 
+/// Spellings of a name with ASCII letters, of which a file system finds one if it ignores case or Unicode form.
+pub(crate) fn other_spellings(name: &str) -> Vec<String> {
+    [NameRule::AsciiCase, NameRule::UnicodeForm].into_iter().flat_map(|rule| rule.spellings(name)).collect()
+}
+
 fn other_ascii_case(letter: char) -> char {
     if letter.is_ascii_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
 }

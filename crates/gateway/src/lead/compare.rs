@@ -201,7 +201,7 @@ fn by_kept_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> 
 
 /// Returns whether the destination is a file with exactly the time that the source keeps in its metadata.
 pub fn has_kept_time(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
-    let kept = kept_time_ns(&source.attributes);
+    let kept = kept_time_ns(&source.attributes).filter(|ns| !is_out_of_range(*ns));
     kept.is_some() && kept == destination.file.map(|file| file.modified_unix_ns)
 }
 
@@ -213,6 +213,9 @@ pub fn has_kept_time(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
 /// No program can set it, and it is a whole second by chance almost never.
 fn is_kept(grain_ns: u64, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
     let (one, other) = (modified_unix_ns(ours), modified_unix_ns(theirs));
+    if is_out_of_range(one) || is_out_of_range(other) {
+        return ours.modified_unix_ms == theirs.modified_unix_ms;
+    }
     let keeps_seconds = |object: &ObjectInfo| {
         let file = object.file;
         file.is_some_and(|file| file.modified_unix_ns % SECOND_NS == 0 && file.changed_unix_ns % SECOND_NS == 0)
@@ -222,6 +225,11 @@ fn is_kept(grain_ns: u64, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
     one == other
         || is_whole && one.div_euclid(MILLISECOND_NS) == other.div_euclid(MILLISECOND_NS)
         || one.abs_diff(other) < grain_ns.max(seconds_ns)
+}
+
+/// Returns whether a time may lie outside the years 1677 to 2262: all such times have the same nanoseconds.
+fn is_out_of_range(unix_ns: i64) -> bool {
+    matches!(unix_ns, i64::MIN | i64::MAX)
 }
 
 /// Returns the modification time in nanoseconds. Times outside the years 1677 to 2262 become the nearest representable
@@ -398,6 +406,15 @@ mod tests {
             !same(&file(source, 1), &file(5_000_000_000, changed))
                 && !same(&file(5_000_000_000, 1), &file(6_000_000_000, changed))
         );
+    }
+
+    #[test]
+    fn times_that_nanoseconds_cannot_hold_are_compared_by_milliseconds() {
+        let at = |ms| ObjectInfo { modified_unix_ms: ms, ..file(if ms < 0 { i64::MIN } else { i64::MAX }, 1) };
+        for ms in [10_413_792_000_000, -10_413_792_000_000] {
+            assert!(is_kept(1, &at(ms), &at(ms)));
+            assert!(!is_kept(1, &at(ms), &at(ms + 1)));
+        }
     }
 
     #[test]

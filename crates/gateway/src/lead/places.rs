@@ -5,7 +5,7 @@
 //! is begun only if a sample of the source's objects is proven not to be at the destination.
 
 use crate::failure::object_url;
-use crate::lead::names::listed_name;
+use crate::lead::names::{last_part, listed_name};
 use crate::lead::select::is_level;
 use crate::lead::survey::SurveyError;
 use crate::retry::RetryPolicy;
@@ -61,6 +61,13 @@ struct Part<'a> {
     is_tree: bool,
 }
 
+impl Part<'_> {
+    /// The directory that the part is in.
+    fn directory(&self) -> &str {
+        &self.key[..self.key.len() - last_part(self.key).len()]
+    }
+}
+
 impl Places<'_> {
     /// Refuses overlapping places. `is_fresh`: nothing has been copied yet; a resumed job is not compared by sample, for
     /// its own copies are at the destination. Returns for each destination whether its name proves that it is not the
@@ -77,7 +84,8 @@ impl Places<'_> {
                 refused_if_related(*other, *target, compared(*other, *target, is_tree).await?)?;
             }
         }
-        let parts = self.parts();
+        let mut parts = self.parts();
+        parts.sort_by(|one, other| one.directory().cmp(other.directory()));
         let mut proven_apart = Vec::with_capacity(targets.len());
         for target in targets {
             self.bar_links(&parts, target);
@@ -87,7 +95,9 @@ impl Places<'_> {
                 && is_fresh
                 && self.needs_proof(relation)
             {
-                self.prove_apart(&parts, target, relation).await?;
+                for parts in parts.chunk_by(|one, other| one.directory() == other.directory()) {
+                    self.prove_apart(parts, target, relation).await?;
+                }
             }
         }
         Ok(proven_apart)

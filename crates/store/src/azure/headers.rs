@@ -18,10 +18,18 @@ fn decode_crc64(text: &str) -> Option<u64> {
     Some(u64::from_le_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
+/// Returns whether the `Content-MD5` of a blob of this type can be that of its bytes. Writes of pages and appended blocks
+/// leave it as it was.
+pub(super) fn keeps_md5(blob_type: &str) -> bool {
+    blob_type == "BlockBlob"
+}
+
 /// Parses the headers of HEAD or GET. For a range, `Content-MD5` is that of the range; the blob's is in another
 /// header.
 pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &HeaderMap) -> ObjectInfo {
     let md5_header = if is_range { "x-ms-blob-content-md5" } else { "content-md5" };
+    let has_md5 = header(headers, "x-ms-blob-type").is_none_or(keeps_md5);
+    let md5 = header(headers, md5_header).filter(|_| has_md5).and_then(decode_md5);
     let text = |name: &str| header(headers, name).filter(|value| !value.is_empty()).map(str::to_owned);
     let metadata = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix(METADATA_PREFIX)?;
@@ -33,7 +41,7 @@ pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &
         etag: etag(headers),
         version: text("x-ms-version-id"),
         modified_unix_ms: header(headers, "last-modified").and_then(parse_http_date).unwrap_or(0),
-        checksums: Checksums { md5: header(headers, md5_header).and_then(decode_md5), ..Checksums::default() },
+        checksums: Checksums { md5, ..Checksums::default() },
         attributes: Rare::from(Attributes {
             content_type: text("content-type"),
             content_encoding: text("content-encoding"),

@@ -7,7 +7,8 @@
 //! - Azure's `x-ms-content-crc64` is CRC-64/NVME, least significant byte first. Each PUT and each block carries it, and
 //!   Azure refuses bytes that do not match. For an object made of blocks Azure states no checksum of its own; the proof
 //!   covers every block and the list of blocks.
-//! - The writer of a blob may have set its `Content-MD5`; it counts as stated by the store.
+//! - The writer of a blob may have set its `Content-MD5`; it counts as stated by the store. That of a page or append blob
+//!   does not: later writes of pages and appended blocks do not change it.
 //! - Each write gives a blob a new ETag, and Azure checks it during a delete.
 //! - A copy from another account is made by Azure too, if it is given the right to read the source: in one request up to 256
 //!   MiB, else by blocks.

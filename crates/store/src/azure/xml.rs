@@ -1,5 +1,6 @@
 //! Parses the XML of Azure Blob Storage. Pure: bytes in, values out.
 
+use super::headers::keeps_md5;
 use crate::ObjectInfo;
 use crate::rest::{parse_http_date, percent_decode};
 use crate::xml::{Walk, XmlError, escape_into, walk};
@@ -20,7 +21,7 @@ pub(crate) struct Listing {
 pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     let mut listing = Listing::default();
     let mut blob = ObjectInfo::default();
-    let (mut has_size, mut is_directory) = (false, false);
+    let (mut has_size, mut is_directory, mut has_md5) = (false, false, true);
     walk(xml, "EnumerationResults", |at| {
         match (at.parent, at.name) {
             ("Blob", "Name") => blob.key = name_of(&at)?,
@@ -30,12 +31,16 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
             ("Properties", "Last-Modified") => blob.modified_unix_ms = parse_http_date(at.text).unwrap_or(0),
             ("Properties", "Etag") => blob.etag = Some(at.text.trim_matches('"').to_owned()),
             ("Properties", "Content-MD5") => blob.checksums.md5 = decode_md5(at.text),
+            ("Properties", "BlobType") => has_md5 = keeps_md5(at.text),
             ("Properties", "AccessTier") => blob.storage_class = Some(at.text.to_owned()),
             (_, "Blob") if blob.key.is_empty() || !std::mem::take(&mut has_size) => {
                 return Err(XmlError("an entry has no name or no length".to_owned()));
             }
             (_, "Blob") => {
-                let entry = std::mem::take(&mut blob);
+                let mut entry = std::mem::take(&mut blob);
+                if !std::mem::replace(&mut has_md5, true) {
+                    entry.checksums.md5 = None;
+                }
                 // A directory of a hierarchical namespace, or the empty blob by which Hadoop marks one.
                 if !(std::mem::take(&mut is_directory) && entry.size_bytes == 0) {
                     listing.blobs.push(entry);
@@ -43,7 +48,7 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
             }
             ("BlobPrefix", "Name") => listing.prefixes.push(name_of(&at)?),
             // A directory of a hierarchical namespace has its own properties, which belong to no blob.
-            (_, "BlobPrefix") => (blob, has_size, is_directory) = (ObjectInfo::default(), false, false),
+            (_, "BlobPrefix") => (blob, has_size, is_directory, has_md5) = (ObjectInfo::default(), false, false, true),
             ("EnumerationResults", "NextMarker") => listing.next = Some(at.text.to_owned()),
             _ => {}
         }
@@ -136,6 +141,22 @@ mod tests {
         let wrong =
             "<EnumerationResults><Blobs><Blob><Name Encoded=\"true\">%FF</Name></Blob></Blobs></EnumerationResults>";
         assert!(parse_listing(wrong.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_blob_that_changes_in_place_has_no_checksum() {
+        let entry = |kind: &str| {
+            format!(
+                "<Blob><Name>x</Name><Properties><Content-MD5>1B2M2Y8AsgTpgAmY7PhCfg==</Content-MD5>\
+                 <Content-Length>1</Content-Length>{kind}</Properties></Blob>"
+            )
+        };
+        let typed = |kind: &str| entry(&format!("<BlobType>{kind}</BlobType>"));
+        let blobs = [typed("PageBlob"), entry(""), typed("AppendBlob"), typed("BlockBlob")].concat();
+        let xml = format!("<EnumerationResults><Blobs>{blobs}</Blobs></EnumerationResults>");
+        let page = parse_listing(xml.as_bytes()).unwrap();
+        let known: Vec<bool> = page.blobs.iter().map(|blob| blob.checksums.md5.is_some()).collect();
+        assert_eq!(known, [false, true, false, true]);
     }
 
     #[test]

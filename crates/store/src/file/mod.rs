@@ -76,8 +76,6 @@ pub(crate) struct Tree {
     fsync: bool,
     follow_symlinks: bool,
     resolved_root: bool,
-    /// True if names that differ only in case are one file here; determined at the first write.
-    folds_case: OnceLock<bool>,
     kept_out: links::KeptOut,
     cursors: walk::Cursors,
     turns: write::Turns,
@@ -100,7 +98,6 @@ impl FileStore {
             fsync: config.fsync,
             follow_symlinks: config.follow_symlinks,
             resolved_root: config.resolved_root,
-            folds_case: OnceLock::new(),
             kept_out: links::KeptOut::default(),
             cursors: walk::Cursors::default(),
             turns: write::Turns::default(),

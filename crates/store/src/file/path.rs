@@ -195,7 +195,7 @@ impl Tree {
 }
 
 /// The non-empty segments of a path, each with the path up to its end.
-fn segments(path: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn segments(path: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut end = 0;
     path.split('/').filter_map(move |segment| {
         let key = &path[..end + segment.len()];

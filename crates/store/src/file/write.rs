@@ -7,10 +7,11 @@ use super::Tree;
 use super::disk::Disk;
 use super::links::Blocked;
 use super::own_links::{Witness, between_removals};
-use super::path::{Split, is_temporary_of, temporary_name};
+use super::path::{Split, is_temporary_of, segments, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
 use crate::model::stays;
+use crate::place::other_spellings;
 use crate::{
     ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Restored, Result, UploadId, Written,
 };
@@ -30,8 +31,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
-
-const MILLISECOND_NS: i64 = 1_000_000;
 
 /// Mode of new files, which the umask narrows.
 const NEW_MODE: Mode = Mode::from_bits_truncate(0o666);
@@ -102,9 +101,8 @@ fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u
     Ok(())
 }
 
-fn system_time(unix_ns: i64) -> SystemTime {
-    let distance = Duration::from_nanos(unix_ns.unsigned_abs());
-    if unix_ns < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+fn system_time(is_before_1970: bool, distance: Duration) -> Option<SystemTime> {
+    if is_before_1970 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
 }
 
 /// The type of an existing entry that a write may not replace; `None` for a regular file.
@@ -160,10 +158,6 @@ impl Tree {
         let temporary = temporary_name(name);
         let mode = if Restored::of(options).mode.is_some() { PRIVATE_MODE } else { NEW_MODE };
         let file = self.disk.create(directory, &temporary, mode)?;
-        self.folds_case.get_or_init(|| {
-            let folded = temporary.replace(".tradewind-", ".TRADEWIND-");
-            fstatat(directory, folded.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
-        });
         Ok((file, Temporary { disk: self.disk.as_ref(), directory, name: temporary, kept: false }))
     }
 
@@ -178,9 +172,6 @@ impl Tree {
         options: &PutOptions,
     ) -> Result<Written> {
         let fail = |errno| self.system_error(operation, key, errno);
-        if self.folds_case.get() == Some(&true) {
-            self.refuse_case_twin(operation, key, temporary.directory, split.name)?;
-        }
         self.restore(file, options).map_err(|error| self.io_error(operation, key, &error))?;
         if self.is_durable(options) {
             // After a failed sync the kernel discards the bytes and the next sync succeeds, so they must be written
@@ -189,6 +180,9 @@ impl Tree {
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
         let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
+        if replaced.is_some() {
+            self.refuse_twin(operation, key, split, temporary)?;
+        }
         let unmet = || self.error(ErrorKind::PreconditionFailed, operation, key, "another file now has this name");
         let expect = options.expect.as_ref();
         let is_met = |expect: &Expect| {
@@ -229,12 +223,10 @@ impl Tree {
         if let Some(mode) = restored.mode {
             self.disk.set_mode(file, mode)?;
         }
-        let modified = options.modified_unix_ms.filter(|_| options.preserve.time);
-        let modified_unix_ns = modified.map(|ms| ms.saturating_mul(MILLISECOND_NS));
-        match restored.modified_unix_ns.or(modified_unix_ns) {
-            Some(unix_ns) => self.disk.set_modified(file, system_time(unix_ns)),
-            None => Ok(()),
-        }
+        let modified_unix_ms = options.modified_unix_ms.filter(|_| options.preserve.time);
+        let kept = restored.modified_unix_ns.map(|ns| system_time(ns < 0, Duration::from_nanos(ns.unsigned_abs())));
+        let stated = modified_unix_ms.map(|ms| system_time(ms < 0, Duration::from_millis(ms.unsigned_abs())));
+        kept.or(stated).flatten().map_or(Ok(()), |time| self.disk.set_modified(file, time))
     }
 
     /// Stats the file that has a name; `None` if the name is free. Refuses anything but a regular file. Links are not
@@ -256,19 +248,48 @@ impl Tree {
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 
-    /// Refuses a name that differs from an existing one only in case, where the file system treats the two as one file.
-    /// Writing the second would silently replace the first.
-    fn refuse_case_twin(&self, operation: &'static str, key: &str, directory: &OwnedFd, name: &str) -> Result<()> {
-        if fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() {
+    /// Refuses to replace a file whose path differs from that of the key in case or Unicode form, where the file system
+    /// treats the two as one. Of two objects with such keys, the second would silently replace the first.
+    fn refuse_twin(
+        &self,
+        operation: &'static str,
+        key: &str,
+        split: Split<'_>,
+        temporary: &Temporary<'_>,
+    ) -> Result<()> {
+        // The file system may treat names so in some directories only.
+        let is_found =
+            |spelling: &String| fstatat(temporary.directory, spelling.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+        if !other_spellings(&temporary.name).iter().any(is_found) {
             return Ok(());
         }
-        let mut exact = false;
-        self.each_name(directory, |entry| exact |= entry == name)
+        let fail = |blocked| self.blocked_error(operation, key, blocked);
+        let mut directory = self.open_root().map_err(|errno| fail(errno.into()))?;
+        for (segment, path) in segments(split.parent) {
+            self.refuse_other_spelling(operation, key, &directory, ("a directory", segment))?;
+            directory = self.enter(&directory, segment, path).map_err(fail)?.directory;
+        }
+        self.refuse_other_spelling(operation, key, &directory, ("a file", split.name))
+    }
+
+    /// Refuses an existing entry if the directory has it under another spelling.
+    fn refuse_other_spelling(
+        &self,
+        operation: &'static str,
+        key: &str,
+        directory: &OwnedFd,
+        (what, name): (&str, &str),
+    ) -> Result<()> {
+        let mut is_exact = false;
+        self.each_name(directory, |entry| is_exact |= entry == name)
             .map_err(|errno| self.system_error(operation, key, errno))?;
-        if exact {
+        if is_exact {
             return Ok(());
         }
-        let message = "a file whose name differs only in case exists, and this file system treats both as one";
+        let message = format!(
+            "{what} exists whose name differs from {name} only in case or Unicode form, and this file system treats \
+             both as one"
+        );
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 

@@ -134,6 +134,7 @@ impl Run {
             done_before_deletion,
             local: context.local,
             suspect_since_unix_ms,
+            may_be_source: self.finisher.proven_apart.iter().map(|is_proven| !is_proven).collect(),
             shut,
             out,
             cancel: cancel.clone(),

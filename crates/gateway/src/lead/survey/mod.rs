@@ -135,6 +135,8 @@ pub struct Survey {
     /// Per destination, since when earlier runs may have written files there that lost their bytes in a power loss (Unix
     /// ms): length and time prove nothing about a file that changed since then. `None`: nothing was lost.
     pub suspect_since_unix_ms: Vec<Option<i64>>,
+    /// Per destination, whether it may show the source's objects under other names.
+    pub may_be_source: Vec<bool>,
     /// Per destination, the reason why it cannot be written. Such a destination gets no requests.
     pub shut: Vec<Option<Error>>,
     /// The channel for findings; [`FOUND_QUEUE_MAX`] is a good bound.

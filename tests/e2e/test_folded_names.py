@@ -1,0 +1,66 @@
+"""A destination where only some directories ignore case, such as a memory card within another tree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.faults.fuse import FuseError, FuseFolder
+
+TICK_S = 0.02
+"""Longer than a tick of the kernel's clock: directories with the same times may be one directory."""
+
+
+@pytest.fixture
+def destination(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a folder `card` that ignores case."""
+    try:
+        with FuseFolder(tmp_path / "destination", tmp_path / "backing", folds_below="card") as made:
+            (made.path / "card").mkdir()
+            time.sleep(TICK_S)
+            yield made.path
+    except FuseError as error:
+        pytest.skip(str(error))
+
+
+def tree(folder: Path, names: list[str]) -> Path:
+    """Make files that contain their own names."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "twins", [("card/README", "card/readme"), ("card/X/file", "card/x/file")], ids=["files", "directories"]
+)
+@pytest.mark.parametrize("verb", ["cp", "mv", "sync"])
+def test_of_two_names_that_are_one_the_first_is_kept(
+    command: Command, tmp_path: Path, destination: Path, twins: tuple[str, str], verb: str
+) -> None:
+    source = tree(tmp_path / "source", ["0", *twins])
+    done = command.run(verb, *(["-r"] if verb != "sync" else []), source, destination, "--json").expect(4)
+    assert done.summary["progress"]["objects_failed"] == 1
+    (failed,) = done.failures
+    assert "treats both as one" in failed["message"]
+    refused = Path(failed["source"].removeprefix("file://")).relative_to(source).as_posix()
+    (kept,) = set(twins) - {refused}
+    assert (destination / kept).read_text(encoding="utf-8") == kept
+    assert (source / refused).read_text(encoding="utf-8") == refused
+
+
+@pytest.mark.parametrize("name", ["card/notes", "card/folder/file"])
+def test_a_file_with_another_spelling_is_not_replaced(
+    command: Command, tmp_path: Path, destination: Path, name: str
+) -> None:
+    existing = name.upper().replace("CARD", "card")
+    tree(destination, [existing])
+    done = command.run("cp", "-r", tree(tmp_path / "source", ["0", name]), destination, "--json").expect(4)
+    assert [failed["destination"].endswith(name) for failed in done.failures] == [True]
+    assert (destination / existing).read_text(encoding="utf-8") == existing
+    command.run("sync", tree(tmp_path / "same", ["0", existing]), destination, "--compare", "checksum").expect(0)
