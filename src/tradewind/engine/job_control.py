@@ -222,7 +222,7 @@ class JobControl:
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
         journal = FleetJournal(self.store.state_dir)
-        end_abandoned(journal, self.gateway, job_id)
+        left = end_abandoned(journal, self.gateway, job_id)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
         ledger = self.ledger(record).ended(math.inf, open_fleets(journal, job_id))
@@ -259,7 +259,7 @@ class JobControl:
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
-        return self._run(
+        running = self._run(
             job_id,
             spec,
             launch,
@@ -272,6 +272,8 @@ class JobControl:
             credentials=credentials,
             is_to_stop=is_to_stop,
         )
+        running.remains += left
+        return running
 
     def ledger(self, record: JobRecord) -> Ledger:
         """Return the cost of a job so far, line by line, even while another process runs it."""
