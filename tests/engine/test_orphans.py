@@ -143,6 +143,18 @@ def test_fleets_in_use_warm_ones_and_hosts_of_the_user_are_left_alone(tmp_path: 
     journal.give_back(used)
 
 
+def test_a_rented_machine_that_was_no_longer_wanted_is_ended_though_only_own_hosts_are(
+    tmp_path: Path, cloud: Cloud
+) -> None:
+    """A job that leaves a cloud records first what it still wants, and ends its machines there afterwards."""
+    journal, fleet = FleetJournal(tmp_path), killed(tmp_path, cloud, document=OWN)
+    journal.launched(fleet, "two", "gcp:us-east1")
+    cloud.launch([LaunchOrder(fleet, "two", "gcp:us-east1", f"key-two-{fleet}", 1, Lease(60, "owner"))])
+    assert journal.intent(fleet).machines == {"one": "site:a"}
+    run(tmp_path)
+    assert cloud.living == {}
+
+
 def change(folder: Path, fleet: str, **changes: Any) -> None:
     """Change fields of a fleet's record."""
     for column, value in changes.items():
