@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from tests.fleet.fake_provider import FakeProvider
 from tradewind.cli import orphans as words
 from tradewind.cli.main import main
 from tradewind.engine import fleets as engine_fleets
+from tradewind.engine import gateways
 from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
 from tradewind.engine.gateways import end_abandoned
@@ -27,7 +28,18 @@ from tradewind.errors import JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
-from tradewind.fleet.provider import CallRefused, LaunchOrder, Lease, Machine, Refusal
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    CallRefused,
+    Ended,
+    LaunchOrder,
+    Lease,
+    Leftover,
+    Machine,
+    Provider,
+    Refusal,
+)
+from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 
 RENTED = {"kind": "gcp"}
@@ -57,6 +69,11 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud(random.Random(1), failing=0.0)
     monkeypatch.setattr(engine_fleets, "make_provider", lambda *_: made)
     monkeypatch.setattr(ending, "make_provider", lambda *_: made)
+
+    def provider(document: Mapping[str, Any], *rest: Any, **more: Any) -> Provider:
+        return made if document == RENTED else make_provider(document, *rest, **more)
+
+    monkeypatch.setattr(gateways, "make_provider", provider)
     return made
 
 
@@ -124,6 +141,18 @@ def test_fleets_in_use_warm_ones_and_hosts_of_the_user_are_left_alone(tmp_path: 
     run(tmp_path)
     assert len(cloud.living) == 3
     journal.give_back(used)
+
+
+def test_a_rented_machine_that_was_no_longer_wanted_is_ended_though_only_own_hosts_are(
+    tmp_path: Path, cloud: Cloud
+) -> None:
+    """A job that leaves a cloud records first what it still wants, and ends its machines there afterwards."""
+    journal, fleet = FleetJournal(tmp_path), killed(tmp_path, cloud, document=OWN)
+    journal.launched(fleet, "two", "gcp:us-east1")
+    cloud.launch([LaunchOrder(fleet, "two", "gcp:us-east1", f"key-two-{fleet}", 1, Lease(60, "owner"))])
+    assert journal.intent(fleet).machines == {"one": "site:a"}
+    run(tmp_path)
+    assert cloud.living == {}
 
 
 def change(folder: Path, fleet: str, **changes: Any) -> None:
@@ -378,3 +407,35 @@ def test_a_job_whose_machines_another_command_cannot_end_is_busy(
     other.give_back(fleet)
     end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
     assert cloud.living == {}
+
+
+class Leaving(Cloud):
+    """Has made an address for a machine that was not ordered. `keeps` is whether it refuses to remove it."""
+
+    leaves, keeps, settles_s = ("addresses",), False, 0.0
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(1), failing=0.0)
+        self.addresses = ["address-1"]
+
+    def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
+        return tuple(Leftover(one, "address", "site:a", {FLEET_TAG: fleet_id}) for one in self.addresses)
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        if not self.keeps:
+            self.addresses = [one for one in self.addresses if one not in ids]
+        return super().terminate(ids, grace_s=grace_s)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_job_removes_what_its_killed_run_has_left_besides_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool
+) -> None:
+    cloud = Leaving()
+    cloud.keeps = keeps
+    for module in (engine_fleets, ending, gateways):
+        monkeypatch.setattr(module, "make_provider", lambda *_: cloud)
+    fleet = killed(tmp_path, cloud)
+    left = end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").left
+    assert cloud.living == {}
+    assert [(one.fleet, one.left) for one in left] == ([(fleet, ("address address-1",))] if keeps else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,7 +46,12 @@ def killed_job(control: JobControl, cloud: Cloud, clock_ahead_s: float = 0.0) ->
 def charged_s(control: JobControl, monkeypatch: pytest.MonkeyPatch) -> float:
     """Resume the job, and return for how long its first run's machine counts towards its ceiling [s]."""
     seen: list[Ledger] = []
-    monkeypatch.setattr(JobControl, "_run", lambda *parts, **_: seen.append(parts[5]))
+
+    def run(*parts: Any, **_: Any) -> SimpleNamespace:
+        seen.append(parts[5])
+        return SimpleNamespace(remains=[])
+
+    monkeypatch.setattr(JobControl, "_run", run)
     control.resume("job-1")
     return seen[0].total_usd(time.time()) / USD_PER_S
 

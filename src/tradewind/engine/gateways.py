@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,21 @@ from tradewind.model.program import Program
 from tradewind.model.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from tradewind.fleet.remains import Look
+    from tradewind.fleet.remains import Look, Remains
 
 #: Maximum wait for another command that is ending a fleet of a job [s].
 OTHER_END_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRuns:
+    """What ending the fleets of killed runs has shown.
+
+    `unlaunched` has the machines of each fleet that were ordered and never launched, `left` what could not be removed.
+    """
+
+    unlaunched: Mapping[str, frozenset[str]]
+    left: Sequence[Remains]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,11 @@ class JobGateways:
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
-        end_abandoned(journal, binary, job_id, report)
+        if left := end_abandoned(journal, binary, job_id).left:
+            from tradewind.engine.remains import remains_lines
+
+            for line in remains_lines(left):
+                report(line)
 
         def start(settings: FleetSettings, taken: str | None) -> Fleet:
             return Fleet(
@@ -181,35 +196,31 @@ class JobGateways:
         remove_folder(self._folder)
 
 
-def end_abandoned(
-    journal: FleetJournal, binary: str, job_id: str, report: Callable[[str], None] | None = None
-) -> dict[str, frozenset[str]]:
-    """End the fleets that killed runs of a job left behind. `report` gets a line about what is left of them.
+def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> EndedRuns:
+    """End the fleets that killed runs of a job left behind, and remove what else they left.
 
     The caller has the job, so another command that has one of them is ending it: wait for that.
 
-    Return the machines of each fleet that were ordered and never launched. Raises GatewayError; JobBusy if the other
-    command takes longer than OTHER_END_S.
+    Raises GatewayError; JobBusy if the other command takes longer than OTHER_END_S.
     """
-    purpose, unlaunched = _purpose(job_id), {}
+    purpose = _purpose(job_id)
+    unlaunched: dict[str, frozenset[str]] = {}
+    left: list[Remains] = []
     for fleet_id in [record.id for record in journal.records() if record.purpose == purpose]:
         record = _claimed(journal, fleet_id)
         if record is not None:
+            from tradewind.fleet.calls import InFlight
             from tradewind.fleet.ending import end_fleet
+            from tradewind.fleet.remains import look_for_remains
 
             try:
                 unlaunched[fleet_id] = end_fleet(record, journal, binary).unlaunched
             finally:
                 journal.give_back(fleet_id)
-            if report is not None:
-                from tradewind.engine.remains import remains_lines
-                from tradewind.fleet.calls import InFlight
-                from tradewind.fleet.remains import look_for_remains
-
-                remains = look_for_remains(make_provider(record.provider, binary, journal), record.id, InFlight())
-                for line in [] if remains is None or remains.is_nothing else remains_lines([remains]):
-                    report(line)
-    return unlaunched
+            # A killed client has made an address or a disk for a machine that it had not yet ordered.
+            remains = look_for_remains(make_provider(record.provider, binary, journal), fleet_id, InFlight())
+            left += [] if remains is None or remains.is_nothing else [remains]
+    return EndedRuns(unlaunched, left)
 
 
 def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:

@@ -225,10 +225,11 @@ class JobControl:
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
         journal = FleetJournal(self.store.state_dir)
-        unlaunched = end_abandoned(journal, self.gateway, job_id)
+        ended_runs = end_abandoned(journal, self.gateway, job_id)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
-        ledger = without_unlaunched(self.ledger(record), unlaunched).ended(math.inf, open_fleets(journal, job_id))
+        ledger = without_unlaunched(self.ledger(record), ended_runs.unlaunched)
+        ledger = ledger.ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
@@ -265,7 +266,7 @@ class JobControl:
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
-        return self._run(
+        running = self._run(
             job_id,
             spec,
             launch,
@@ -278,6 +279,8 @@ class JobControl:
             credentials=credentials,
             is_to_stop=is_to_stop,
         )
+        running.remains += ended_runs.left
+        return running
 
     def plan_around(self, job_id: str, closed: ClosedPlaces) -> Plan:
         """Return the plan of a job's next run, without closed places if there is such a plan; see `plan_rest`.
@@ -292,10 +295,10 @@ class JobControl:
         if plan.overlay is None or not closed.used_by(plan):
             return plan
         self.require_resumable(record)
+        # Machines of killed runs are charged until now, so end them before reading the ledger.
+        self.end_machines(job_id)
         with ExitStack() as held:
             held.callback(self.store.hold(job_id).release)
-            # Their machines are charged until now, so end them before reading the ledger.
-            end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
             record = self.store.load(job_id)
             return plan_rest(self.store, record, self.ledger(record), closed)
 
@@ -365,7 +368,7 @@ class JobControl:
         lock, journal = self.store.hold(job_id), FleetJournal(self.store.state_dir)
         unlaunched: Mapping[str, Collection[str]] = {}
         try:
-            unlaunched = end_abandoned(journal, self.gateway, job_id)
+            unlaunched = end_abandoned(journal, self.gateway, job_id).unlaunched
             self._abort(record, credentials, quiet=quiet)
         finally:
             lock.release()
@@ -379,7 +382,7 @@ class JobControl:
         journal = FleetJournal(self.store.state_dir)
         lock = self.store.hold(job_id)
         try:
-            unlaunched = end_abandoned(journal, self.gateway, job_id)
+            unlaunched = end_abandoned(journal, self.gateway, job_id).unlaunched
         finally:
             lock.release()
         self._end_charges(journal, job_id, unlaunched)

@@ -46,7 +46,11 @@ def orphaned_fleets(control: JobControl) -> list[FleetRecord]:
     An acceleration is not among them while its leases last: its proxies may serve connections.
     """
     journal = FleetJournal(control.store.state_dir)
-    gone = [each for each in journal.records() if each.abandoned and _rents(each.provider, each.machines.values())]
+    gone = [
+        each
+        for each in journal.records()
+        if each.abandoned and _rents(each.provider, {*each.machines.values(), *journal.open_regions(each.id)})
+    ]
     now_s = time.time()
     return [
         each

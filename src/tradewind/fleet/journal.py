@@ -318,6 +318,13 @@ class FleetJournal:
         )
         return [(name, began_s, ended_s) for name, began_s, ended_s in rows]
 
+    def open_regions(self, fleet_id: str) -> set[str]:
+        """Return the regions of the machines whose end was not noted, wanted or not. Raises StateError."""
+        rows = self.database.rows(
+            "SELECT DISTINCT region FROM machines WHERE fleet = ? AND ended_unix_s IS NULL", (fleet_id,)
+        )
+        return {region for (region,) in rows}
+
     def refused(self, fleet_id: str, names: Collection[str]) -> None:
         """Note that machines were ordered but not launched."""
         for name in names:
