@@ -5,11 +5,16 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
+from tests.service.local import new_database
 from tests.service.server import Server, get, submit, until, until_waiting_for_another
+from tradewind.service.problems import ApiProblem
+from tradewind.service.quotes import quote_of
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +155,14 @@ def test_a_stream_ends_when_its_token_is_revoked(server: Server) -> None:
             assert list(lines) is not None, "the stream has ended"
         assert admin.get(f"/v1/jobs/{job}").json()["state"] == "running"
         admin.post(f"/v1/jobs/{job}/cancel")
+
+
+def test_a_quote_of_another_tenant_is_not_even_read(tmp_path: Path) -> None:
+    """The time of the answer would show that it exists."""
+    database, asked = new_database(tmp_path), []
+    with database.read() as connection:
+        event.listen(connection, "before_cursor_execute", lambda *found: asked.append(found[3]))
+        with pytest.raises(ApiProblem, match="no such quote"):
+            quote_of(connection, "quote-1", "mine")
+    database.close()
+    assert asked[-1:] == [("quote-1", "mine")], asked

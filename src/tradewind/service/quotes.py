@@ -260,8 +260,8 @@ def _extra_bytes(volume_bytes: int) -> int:
 
 def quote_of(connection: Connection, quote: str, tenant: str) -> Mapping[Any, Any]:
     """Return the row of a tenant's quote. Raises ApiProblem 404; an expired one may have been removed."""
-    row = connection.execute(select(quotes).where(quotes.c.id == quote)).mappings().first()
-    if row is None or row["tenant"] != tenant:
+    row = connection.execute(select(quotes).where(quotes.c.id == quote, quotes.c.tenant == tenant)).mappings().first()
+    if row is None:
         raise ApiProblem(404, "no such quote", hint="it may have expired; make a new one")
     return row
 
