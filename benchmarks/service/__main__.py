@@ -31,6 +31,9 @@ def main() -> int:
         "--out", type=Path, default=Path("build/benchmarks"), metavar="DIR", help="folder of the report"
     )
     parser.add_argument("--lease", type=int, default=3, metavar="S", help="soak: lease of the servers (default: 3 s)")
+    parser.add_argument(
+        "--machines", type=float, metavar="SHARE", help="soak: share of the jobs that rent machines (default: 0.13)"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="soak: keep logs and state of the servers here")
     arguments = parser.parse_args()
     if (
@@ -38,6 +41,8 @@ def main() -> int:
         or min(arguments.queued, arguments.streams) < 0
     ):
         parser.error("--jobs and --running must be at least 1, the others at least 0")
+    if not 0 <= (arguments.machines or 0) <= 1:
+        parser.error("--machines must be between 0 and 1")
     if arguments.suite == "load":
         print(measure_load(Load(arguments.queued, arguments.running, arguments.streams)))
         return 0
@@ -53,7 +58,7 @@ def _soak(arguments: argparse.Namespace) -> int:
     from testbed.servers import InstallError, ServerError
 
     size = arguments.hours, arguments.minutes, arguments.seed, arguments.jobs, arguments.faults
-    soak = Soak(*size, arguments.keep, arguments.lease)
+    soak = Soak(*size, arguments.keep, arguments.lease, arguments.machines)
     try:
         text, holds = measure_soak(soak, arguments.out)
     except (InstallError, ServerError) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
+from benchmarks.service.soak.faults import CLOCK_STEPS_S
 from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
 from tradewind.model.records import dataclass, field
@@ -41,6 +42,8 @@ REASONS = {
 RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
 """Bounds on the last quarter over the first, for replicas that ran in both."""
 GROWTH_SLACK_FILES = 20
+SEEN_SHARE, UNSEEN_S, LOST_S = 0.9, 10.0, 30.0
+"""Bounds on the charged time of machines: of what was seen, beyond it for each, and for each of a killed server."""
 STARTING_S = 20.0
 """Time after which a replica has started, also on a busy machine."""
 
@@ -63,6 +66,8 @@ class Checks:
         self.states: Counter[str] = Counter()
         self.failed: list[tuple[str, str]] = []
         self.quiet_s = 0.0
+        #: Seconds of all machines that were charged, and that were seen from outside.
+        self.machine_s = (0.0, 0.0)
 
     def wait_until_quiet(self) -> Check:
         """Wait until no job is open and no delivery is pending, or until nothing has ended for a long time."""
@@ -169,14 +174,15 @@ class Checks:
         reserved.violations = [f"account of {job} is open" for (job,) in rows(self._world, query)]
         yield reserved
         yield self._charges()
+        yield self._machine_charges()
         yield self._invoices()
         budget = Check("budgets are never exceeded", self._watch.budget_looks)
         budget.violations = [one for one in self._watch.violations if one.startswith("budget")]
         yield budget
 
     def _charges(self) -> Check:
-        """Compare each job's charges with its bytes at the tariff's price, its quote and its signed receipt."""
-        check = Check("charges = bytes at the tariff = receipt, within the quote", 0)
+        """Compare each job's charges with bytes at the tariff's price plus machines, its quote and its receipt."""
+        check = Check("charges = bytes at the tariff + machines = receipt, within the quote", 0)
         query = """
             SELECT j.id, j.tenant, j.receipt, a.quote_usd_micros, coalesce(sum(c.usd_micros), 0),
                    coalesce(sum(c.volume_bytes), 0)
@@ -185,14 +191,43 @@ class Checks:
         for job, tenant, text, quote, charged, volume in rows(self._world, query):
             check.looked_at += 1
             moved = json.loads(text)["progress"]["bytes_done"]
-            price = moved * USD_MICROS_PER_GB / 1e9
+            receipt = self._clients.ask(tenant, "GET", f"/v1/jobs/{job}/receipt").json()
+            metered = sum(line["usd_micros"] for line in receipt["charges"] if line["what"].startswith("machine: "))
+            price = moved * USD_MICROS_PER_GB / 1e9 + metered
             if volume != moved or charged > price + 1 or charged < min(price, price if quote is None else quote) - 1:
                 check.violations.append(f"job {job}: {moved} bytes cost {price:.0f}, charged {charged} for {volume}")
             if quote is not None and charged > quote:
                 check.violations.append(f"job {job}: charged {charged}, but its quote is {quote}")
-            receipt = self._clients.ask(tenant, "GET", f"/v1/jobs/{job}/receipt").json()
             if sum(line["usd_micros"] for line in receipt["charges"]) != charged or "signature" not in receipt:
                 check.violations.append(f"job {job}: the receipt differs from the charges")
+        return check
+
+    def _machine_charges(self) -> Check:
+        """Compare the machines of each job's ledger with its charges, and those of all jobs with what was seen.
+
+        A machine is seen a little later and less long than it lives. If its server was killed, it is charged until the
+        next one ends it, by the clocks of two servers, of which one may be wrong.
+        """
+        check = Check("charged machines = ledger = machines that were seen", 0)
+        lines: list[tuple[float, bool]] = []
+        for sent in self._accepted:
+            if sent.submission.kind == "machines":
+                job = self._clients.ask(sent.submission.tenant, "GET", f"/v1/jobs/{sent.job}").json()
+                receipt = self._clients.ask(sent.submission.tenant, "GET", f"/v1/jobs/{sent.job}/receipt").json()
+                ledger = [one for one in (job["ledger"] or {"lines": []})["lines"] if one["kind"] == "machine"]
+                charged = [one["usd_micros"] for one in receipt["charges"] if one["what"].startswith("machine: ")]
+                if abs(sum(charged) - sum(one["usd"] for one in ledger) * 1e6) > len(ledger) + len(charged):
+                    check.violations.append(f"job {sent.job}: charged {charged}, ledger {ledger}")
+                lost = {number for number, run in enumerate(receipt["runs"], 1) if run["outcome"] is None}
+                lines += [(one["quantity"], one["run"] in lost) for one in ledger]
+        check.looked_at, lost_lines = len(lines), sum(is_lost for _, is_lost in lines)
+        charged_s = sum(seconds for seconds, _ in lines)
+        seen_s = sum(last_s - first_s for first_s, last_s in self._watch.machines.values())
+        self.machine_s = (charged_s, seen_s)
+        least_s = seen_s * SEEN_SHARE - lost_lines * LOST_S
+        most_s = seen_s + len(lines) * UNSEEN_S + lost_lines * (LOST_S + max(CLOCK_STEPS_S))
+        if not least_s <= charged_s <= most_s:
+            check.violations.append(f"charged {charged_s:.0f} s of machines, seen {seen_s:.0f} s ({lost_lines} lost)")
         return check
 
     def _invoices(self) -> Check:

@@ -92,8 +92,13 @@ class Sent:
     changed: list[str] = field(default_factory=list)
 
 
-def plan_load(chance: random.Random, count: int, duration_s: float, hours: float) -> list[Submission]:
-    """Return the submissions by time: quiet nights and busy days, over so many simulated hours."""
+def plan_load(
+    chance: random.Random, count: int, duration_s: float, hours: float, machines_share: float | None = None
+) -> list[Submission]:
+    """Return the submissions by time: quiet nights and busy days, over so many simulated hours.
+
+    `machines_share` is the share of the jobs that rent machines; that of KINDS if None.
+    """
     times: list[float] = []
     while len(times) < count:
         at = chance.random()
@@ -101,8 +106,11 @@ def plan_load(chance: random.Random, count: int, duration_s: float, hours: float
         if chance.random() < busy:
             times.append(at * duration_s)
     names = [(kind, tenant) for kind, tenant, share in KINDS for _ in range(share)]
+    renting, others = ([name for name in names if (name[0] == "machines") == rents] for rents in (True, False))
     found = []
     for number, at_s in enumerate(sorted(times)):
+        if machines_share is not None:
+            names = renting if chance.random() < machines_share else others
         kind, tenant = chance.choice(names)
         draw = chance.random()
         then = "pause" if draw < PAUSED_SHARE else "cancel" if draw < PAUSED_SHARE + CANCELLED_SHARE else ""

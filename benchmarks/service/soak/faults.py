@@ -16,7 +16,7 @@ from collections import Counter
 from benchmarks.service.soak.world import SoakWorld
 from tradewind.model.records import dataclass
 
-__all__ = ["Fault", "FaultRunner", "plan_faults"]
+__all__ = ["CLOCK_STEPS_S", "Fault", "FaultRunner", "plan_faults"]
 
 NEEDS = (
     "database restarted",

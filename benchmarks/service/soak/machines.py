@@ -15,9 +15,10 @@ from pathlib import Path
 from testbed.servers.process import ServerError, temporary_folder
 from testbed.sshd import local_ssh_server, sshd_unavailable
 
-__all__ = ["REGIONS", "StandInProvider"]
+__all__ = ["REGIONS", "USD_PER_HOUR", "StandInProvider"]
 
 REGIONS = ("site:near", "site:far")
+USD_PER_HOUR = 3.6
 LOOK_S = 0.2
 HOSTS_PER_REGION = 3
 """More than jobs run at once: the machine of a killed server takes up its host until the next server ends it."""
@@ -42,7 +43,7 @@ class StandInProvider:
             for region, number in itertools.product(REGIONS, range(HOSTS_PER_REGION)):
                 name = f"{region.partition(':')[2]}{number}"
                 lines += ["[[ssh.hosts]]", f'name = "{name}"', f'region = "{region}"', 'address = "127.0.0.1"']
-                lines += [f'folder = "{self._hosts / name}"']
+                lines += [f'folder = "{self._hosts / name}"', f"usd_per_hour = {USD_PER_HOUR}"]
             (self.configuration_folder / "tradewind" / "config.toml").write_text("\n".join([*lines, ""]))
         except BaseException:
             self._undo.close()

@@ -72,6 +72,10 @@ class SoakReport:
             ("webhook requests, refused on purpose", f"{world.receiver.requests}, {world.receiver.refused}"),
             ("events that arrived more than once", f"{sum(count > 1 for count in world.receiver.events.values())}"),
             ("most jobs active, most gateways seen at once", f"{watch.active_max}, {watch.gateways_max}"),
+            (
+                "machines seen, seconds that they were seen → that were charged",
+                f"{len(watch.machines)}, {checks.machine_s[1]:.0f} → {checks.machine_s[0]:.0f} s",
+            ),
             ("time until quiet after the last fault", f"{checks.quiet_s:.0f} s"),
             ("replicas that ran throughout, first → last quarter", growth or "none"),
             ("load of the host, before and after", f"{load_before:.1f}, {os.getloadavg()[0]:.1f}"),

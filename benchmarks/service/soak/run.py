@@ -28,7 +28,10 @@ JOBS_PER_MINUTE = 30
 
 @dataclass(frozen=True)
 class Soak:
-    """A soak of so many simulated hours in so many minutes. `jobs` and `faults` are defaults by the minutes if None."""
+    """A soak of so many simulated hours in so many minutes.
+
+    If None, `jobs` and `faults` follow from the minutes, and the share of jobs that rent machines is that of the kinds.
+    """
 
     hours: float = 24.0
     minutes: float = 15.0
@@ -37,6 +40,7 @@ class Soak:
     faults: int | None = None
     keep: Path | None = None
     lease_s: int = LEASE_S
+    machines_share: float | None = None
 
 
 def measure_soak(soak: Soak, out: Path) -> tuple[str, bool]:
@@ -48,7 +52,7 @@ def measure_soak(soak: Soak, out: Path) -> tuple[str, bool]:
     jobs = soak.jobs if soak.jobs is not None else round(soak.minutes * JOBS_PER_MINUTE)
     faults = soak.faults if soak.faults is not None else round(duration_s / FAULT_EVERY_S)
     chance = random.Random(soak.seed)
-    plan = plan_load(chance, jobs, duration_s, soak.hours)
+    plan = plan_load(chance, jobs, duration_s, soak.hours, soak.machines_share)
     load_before = os.getloadavg()[0]
     with SoakWorld(soak.lease_s) as world:
         lanes = plan_faults(chance, faults, duration_s, soak.lease_s, can_fill=world.can_fill)

@@ -47,8 +47,8 @@ class Watch:
         self.violations: list[str] = []
         self.budget_looks = self.process_looks = 0
         self.gateways_max = self.active_max = 0
-        #: All machines that were seen.
-        self.machines: set[str] = set()
+        #: When each machine was seen first and last, in seconds after the start.
+        self.machines: dict[str, tuple[float, float]] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._began_s = time.monotonic()
@@ -65,7 +65,7 @@ class Watch:
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_S):
             self._look_at_processes()
-            self.machines |= self._world.provider.machines().keys()
+            self._look_at_machines()
             self._look_at_usage()
             self._look_at_database()
 
@@ -81,6 +81,11 @@ class Watch:
         for job, pids in found.items():
             if len(pids) > 1 and all(job in _jobs_of(pid) for pid in pids):
                 self.violations.append(f"engine job {job} has {len(pids)} gateways at once: {sorted(pids)}")
+
+    def _look_at_machines(self) -> None:
+        now_s = time.monotonic() - self._began_s
+        for name in self._world.provider.machines():
+            self.machines[name] = (self.machines.get(name, (now_s, now_s))[0], now_s)
 
     def _look_at_usage(self) -> None:
         for replica in self._world.replicas:
