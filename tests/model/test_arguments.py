@@ -98,7 +98,7 @@ def test_a_directory_is_refused_with_the_argument_that_copies_it(tmp_path: Path,
     (tmp_path / "data").mkdir()
     with pytest.raises(UsageError) as refused:
         tradewind.copy(tmp_path / "data", tmp_path / "copy")
-    assert refused.value.hint == "add Options(recursive=True) to copy what is in it"
+    assert refused.value.hint == "add Options(recursive=True) to include what is in it"
 
 
 def test_errors_of_the_engine_name_arguments_too(caller_in_python: None) -> None:

@@ -92,6 +92,8 @@ pub(crate) const WRONG_CLOCK: &str = "RequestTimeTooSkewed";
 /// Code of S3 for a new bucket that exists and belongs to the user.
 const OWN_BUCKET: &str = "BucketAlreadyOwnedByYou";
 
+/// The message if an address is to be signed although requests are sent unsigned.
+pub(crate) const NO_CREDENTIALS: &str = "signing needs credentials";
 /// A listing whose keys do not ascend in byte order, so that it cannot be compared with another one.
 pub const UNORDERED: &str = "its keys are not listed in order";
 
@@ -184,6 +186,12 @@ impl Error {
             Unsupported if self.operation == "lock" => {
                 "leave out --object-lock-mode and --legal-hold, or use a bucket of S3 that was made with Object Lock"
             }
+            Unsupported if self.operation == "presign" && self.message.contains(NO_CREDENTIALS) => {
+                "leave out --no-sign, and check with `tradewind doctor URL` which credentials are found"
+            }
+            Unsupported if self.operation == "presign" && self.url.starts_with("az://") => {
+                "set AZURE_STORAGE_ACCOUNT_KEY, or sign in with `az login`"
+            }
             Unsupported if self.message.contains(UNORDERED) => {
                 "`cp -r` and `rm -r` work there; `sync` and `check` need a store that lists its keys in byte order"
             }
@@ -268,6 +276,9 @@ mod tests {
         assert_eq!(hint(ErrorKind::InvalidKey, "list", "file:///d/l/", LEADS_BACK), "leave it out with --exclude");
         assert!(hint(ErrorKind::InvalidKey, "put", "file:///dev/null", "a device has this name").contains("SRC - >"));
         assert!(hint(ErrorKind::Unsupported, "head", "file:///f", "a FIFO: only files").contains("cp - DST < FIFO"));
+        let hint_of_sas = hint(ErrorKind::Unsupported, "presign", "az://a/c/k", "a shared access signature cannot");
+        assert!(hint_of_sas.contains("AZURE_STORAGE_ACCOUNT_KEY"));
+        assert!(hint(ErrorKind::Unsupported, "presign", "az://a/c/k", NO_CREDENTIALS).contains("leave out --no-sign"));
         assert!(hint(ErrorKind::Configuration, "open", "http://", "endpoint is not a URL").contains("https://HOST"));
         assert!(hint(ErrorKind::Configuration, "open", "/f", "CA file: it is empty").contains("PEM"));
     }

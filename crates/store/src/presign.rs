@@ -15,6 +15,6 @@ pub async fn presign(config: &StoreConfig, key: &str, expires_s: u32) -> Result<
     }
     match open_remote(config)? {
         Remote::Bucket(bucket) => bucket.presign(key, expires_s).await,
-        Remote::Azure(container) => container.presign(key, expires_s),
+        Remote::Azure(container) => container.presign(key, expires_s).await,
     }
 }

@@ -16,8 +16,8 @@ Print an address that reads one object without credentials until it expires. Any
 object. The command does not check whether the object exists.
 
 For S3, compatible servers and R2 the address is signed with the credentials in use; if these are temporary, it expires
-with them at the latest. For Azure it is signed with the account's key. Tokens of Google Cloud cannot sign, so gs:// is
-refused."""
+with them at the latest. For Azure it is signed with the account's key or, after a sign-in to Entra ID, with a user
+delegation key; a shared access signature cannot sign. Tokens of Google Cloud cannot sign, so gs:// is refused."""
 EXAMPLES = """\
   tradewind presign s3://bucket/report.pdf
   curl -O "$(tradewind presign --expires 10m s3://bucket/report.pdf)"

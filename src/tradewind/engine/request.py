@@ -471,7 +471,7 @@ def _is_tree(start: Location, options: Options) -> bool:
     except OSError:
         return tree  # The lead reports the error: not found, or forbidden.
     if stat.S_ISDIR(mode) and not tree:
-        raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
+        raise UsageError(f"{start} is a directory", hint="add -r to include what is in it")
     if stat.S_ISREG(mode) and tree:
         if options.compare is not None or options.files_from is not None or start.is_directory:
             raise UsageError(f"{start} is a file, not a directory", hint="to copy one file: tradewind cp FILE DST")

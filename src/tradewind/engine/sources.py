@@ -56,7 +56,7 @@ def _of_bucket(start: Location, recursive: bool) -> Member:
     if not start.name:
         raise UsageError(f"{start} has no name", hint="give it as the only source")
     if not recursive and start.is_directory:
-        raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
+        raise UsageError(f"{start} is a directory", hint="add -r to include what is in it")
     return Member(start.key.rstrip("/") + "/" if recursive else start.key, start.name)
 
 
@@ -82,7 +82,7 @@ def _real_path(start: Location, recursive: bool) -> str:
         is_directory = start.is_directory
     if is_directory:
         if not recursive:
-            raise UsageError(f"{start} is a directory", hint="add -r to copy directories, too")
+            raise UsageError(f"{start} is a directory", hint="add -r to include directories, too")
         path = os.path.realpath(start.key)
         if path == "/":
             raise UsageError("/ has no name", hint="give it as the only source")

@@ -1,6 +1,7 @@
 //! Addresses, authorises and sends one call, and sorts its answer into success or an error with a meaning.
 
 use super::errors::{in_the_way, meaning, says_gone};
+use super::source::describe_missing;
 use super::{AzureStore, LIMITS};
 use crate::error::innermost;
 use crate::rest::{
@@ -120,7 +121,7 @@ impl AzureStore {
         let Some(provider) = &self.credentials else { return Ok(()) };
         let (operation, url) = (call.operation, call.url.clone());
         let fail = |why: String| {
-            let why = format!("no credentials: {}: {why}", self.credential_source);
+            let why = format!("no credentials: {}", describe_missing(self.credential_source, &why));
             Error::new(ErrorKind::Unauthenticated, operation, url.clone(), why)
         };
         let credential = provider.get_credential().await.map_err(|error| fail(innermost(&error)))?;

@@ -159,7 +159,7 @@ impl AzureStore {
         let (until, user_key) = match whole {
             StoreAuthority::AzureKey(_) => (now() + life, None),
             StoreAuthority::Bearer(_) => {
-                let (key, until) = self.user_key(life).await.map_err(NotLent::Missing)?;
+                let (key, until) = self.user_key(life).await.map_err(|error| NotLent::Missing(refusal(&error)))?;
                 (until, Some(key))
             }
             _ => {
@@ -195,12 +195,14 @@ impl AzureStore {
 
     /// Requests a user delegation key for `life_s` from now. Returns it and the end of its life in Unix seconds, both of
     /// Azure's clock.
-    async fn user_key(&self, life_s: i64) -> Result<(UserKey, i64), String> {
+    pub(super) async fn user_key(&self, life_s: i64) -> Result<(UserKey, i64), Error> {
         let (mut attempt, mut is_corrected) = (1, false);
         loop {
             let ahead_s = self.http.clock_ahead_s().unwrap_or_default();
             let now = unix_now_ms() / 1000 - ahead_s;
-            let answer = self.send_small(self.key_request(now, life_s)).await;
+            let call = self.key_request(now, life_s);
+            let no_key = call.error(ErrorKind::Protocol, "an answer without a key");
+            let answer = self.send_small(call).await;
             let error_s = (self.http.clock_ahead_s().unwrap_or_default() - ahead_s).unsigned_abs();
             if error_s > CLOCK_ERROR_MAX_S && !is_corrected {
                 is_corrected = true;
@@ -208,7 +210,7 @@ impl AzureStore {
             }
             match answer {
                 Ok((_, body)) => {
-                    let key = UserKey::parse(&body).ok_or("user delegation key: an answer without a key")?;
+                    let key = UserKey::parse(&body).ok_or(no_key)?;
                     let expiry = parse_rfc3339(&key.expiry).map_or(i64::MAX, |ms| ms / 1000);
                     return Ok((key, expiry.min(now + life_s)));
                 }
@@ -216,7 +218,7 @@ impl AzureStore {
                     tokio::time::sleep(PAUSE * 2_u32.pow(attempt - 1)).await;
                     attempt += 1;
                 }
-                Err(error) => return Err(refusal(&error)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -237,7 +239,7 @@ impl AzureStore {
 }
 
 /// Why no key was given, in one line that names the missing action.
-fn refusal(error: &Error) -> String {
+pub(super) fn refusal(error: &Error) -> String {
     let action = match error.kind {
         ErrorKind::Forbidden => format!("; the role needs the action {KEY_ACTION}"),
         _ => String::new(),

@@ -86,10 +86,24 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder, surroundings: S
     }
 }
 
+/// Why a link gave no credentials. The last link of the chain answers where nothing is set up.
+pub(super) fn describe_missing(source: &str, why: &str) -> String {
+    match source {
+        MANAGED_IDENTITY => format!("{source}: {why}; set AZURE_STORAGE_ACCOUNT_KEY or sign in with `az login`"),
+        _ => format!("{source}: {why}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use AzureConfigKey::*;
+
+    #[test]
+    fn without_any_settings_the_way_to_credentials_is_named() {
+        assert!(describe_missing(MANAGED_IDENTITY, "HTTP 404").ends_with("or sign in with `az login`"));
+        assert_eq!(describe_missing(AZ_LOGIN, "it ended with 1"), "az login: it ended with 1");
+    }
 
     #[test]
     fn the_first_link_with_all_it_needs_is_named() {

@@ -129,8 +129,9 @@ impl Credentials {
                     .map_err(|error| format!("web identity (AWS_WEB_IDENTITY_TOKEN_FILE): {}", innermost(&error)))
             }
             Self::Delegated(delegated) => delegated_authority(delegated.now()?),
-            Self::Google(provider, _) => {
-                let credential = provider.get_credential().await.map_err(|error| innermost(&error))?;
+            Self::Google(provider, source) => {
+                let credential = provider.get_credential().await;
+                let credential = credential.map_err(|error| describe_google(source, &innermost(&error)))?;
                 if credential.bearer.is_empty() {
                     return Ok(Authority::Nobody);
                 }
@@ -138,6 +139,17 @@ impl Credentials {
             }
         }
     }
+}
+
+/// Why a link of Google's chain gave no token.
+fn describe_google(source: &str, why: &str) -> String {
+    if source != INSTANCE_METADATA {
+        return why.to_owned();
+    }
+    format!(
+        "no credential file is set up, and instance metadata gives none: {why}; \
+         set GOOGLE_APPLICATION_CREDENTIALS or run `gcloud auth application-default login`"
+    )
 }
 
 fn delegated_authority(authority: StoreAuthority) -> Result<Authority, String> {

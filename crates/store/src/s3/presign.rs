@@ -2,6 +2,7 @@
 
 use super::Bucket;
 use super::credentials::Authority;
+use crate::error::NO_CREDENTIALS;
 use crate::rest::unix_now_ms;
 use crate::{ErrorKind, Result};
 use http::Method;
@@ -15,7 +16,7 @@ impl Bucket {
         let credential =
             match authority.map_err(|why| call.error(ErrorKind::Unauthenticated, format!("no credentials: {why}")))? {
                 Authority::Aws(credential) => credential,
-                Authority::Nobody => return Err(call.error(ErrorKind::Unsupported, "signing needs credentials")),
+                Authority::Nobody => return Err(call.error(ErrorKind::Unsupported, NO_CREDENTIALS)),
                 Authority::Bearer(_) => {
                     return Err(call.error(ErrorKind::Unsupported, "a token of Google Cloud cannot sign an address"));
                 }

@@ -135,9 +135,11 @@ fn describe_machine(error: &dyn std::error::Error) -> String {
                     set AWS_PROFILE or AWS_ACCESS_KEY_ID"
                 .to_owned()
         }
-        None => {
-            format!("no keys, profile or container is set up, and instance metadata gives none: {}", innermost(error))
-        }
+        None => format!(
+            "no keys, profile or container is set up, and instance metadata gives none: {}; \
+             set AWS_PROFILE or AWS_ACCESS_KEY_ID",
+            innermost(error)
+        ),
     }
 }
 

@@ -174,7 +174,7 @@ impl SurveyError {
             Self::Source(error) | Self::Target(error) if error.kind == ErrorKind::Connection => Some(UNREACHABLE_HINT),
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
-            Self::IsDirectory { .. } => Some("add -r to copy everything below it"),
+            Self::IsDirectory { .. } => Some("add -r to include everything below it"),
             Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST, without -r and a final slash"),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
