@@ -144,7 +144,7 @@ fn a_manifest_that_promises_other_lengths_gives_no_checksums_to_the_wrong_object
     for promised in [&[(100, true), (300, true)][..], &[(100, true)], &[]] {
         let coded = encoded(bundle(promised), &content(200), 1_000, None);
         let parcel = arrived(&coded, 9_000, true).unwrap();
-        let first = (promised.len() > 0).then(|| sums_of(&content(100)));
+        let first = (!promised.is_empty()).then(|| sums_of(&content(100)));
         assert_eq!(parcel.computed, Vec::from_iter(first), "an object that has not arrived has none");
     }
 }
