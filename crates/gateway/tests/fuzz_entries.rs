@@ -84,6 +84,12 @@ fn manifests() -> Vec<Manifest> {
         Manifest::CopyPart { place: part_place(), source: source.clone() },
         Manifest::Bundle(vec![
             Entry::Write { place: place(), size_bytes: 7, checksums, source_proof: Proof::Md5 },
+            Entry::Write {
+                place: place(),
+                size_bytes: 9,
+                checksums: Checksums::default(),
+                source_proof: Proof::Length,
+            },
             Entry::Copy { place: place(), size_bytes: 7, source: Box::new(source), listed: checksums },
             Entry::Failed(Failure::new(Fault::Changed, "changed", "it changed")),
         ]),
@@ -152,9 +158,18 @@ fn mutated(good: &[u8], random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
+/// A body that the entry seals: the length of its manifest, how many checksums follow, and how it is cut come first.
+fn sealed_body(manifest: &Manifest, checksums: u8) -> Vec<u8> {
+    let manifest = postcard::to_stdvec(manifest).unwrap();
+    let [low, high] = (manifest.len() as u16).to_le_bytes();
+    [&[low, high, checksums, 1][..], &manifest, b"seven b and nine"].concat()
+}
+
 #[test]
 fn manifests_and_orders_survive_any_bytes() {
     let mut seeds: Vec<Vec<u8>> = manifests().iter().map(|manifest| postcard::to_stdvec(manifest).unwrap()).collect();
+    seeds.extend(manifests().iter().map(|manifest| sealed_body(manifest, 1)));
+    seeds.push(sealed_body(&Manifest::Bundle(Vec::new()), 255));
     seeds.push(postcard::to_stdvec(&orders()).unwrap());
     seeds.push(postcard::to_stdvec(&hop_reports()).unwrap());
     seeds.push(postcard::to_stdvec(&recipe()).unwrap());
@@ -229,6 +244,7 @@ fn good_connection() -> Vec<u8> {
         manifest_bytes: 4,
         recipe_bytes: 0,
         referenced_bytes: 0,
+        checksums: u32::from(wire_bytes == 30),
         raw_bytes: wire_bytes,
         wire_bytes,
         codec: Codec::Raw,

@@ -14,7 +14,6 @@
 use crate::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use thiserror::Error;
 
 /// Length of a frame header.
@@ -190,11 +189,9 @@ pub enum Purpose {
     Chunk,
     /// Open, close or abort a destination object.
     Control,
-    /// Write bytes of one part, whose checksums follow them.
-    Part,
 }
 
-/// Length of the checksums at the end of a body for [`Purpose::Part`]: CRC-64/NVME and CRC-32C, little-endian.
+/// Length of the checksums of one object or part at the end of a body: CRC-64/NVME and CRC-32C, little-endian.
 pub const CHECKSUMS_BYTES: usize = 12;
 
 /// Begins a request.
@@ -212,6 +209,8 @@ pub struct Head {
     pub recipe_bytes: u32,
     /// Object bytes that are not in the body, because its recipe refers to them.
     pub referenced_bytes: u64,
+    /// How many objects (or parts) have their checksums after the object bytes, and not in the manifest.
+    pub checksums: u32,
     /// Length of the decompressed body: manifest, recipe, object bytes and checksums.
     pub raw_bytes: u64,
     /// Length of the body on the wire.
@@ -225,12 +224,17 @@ pub struct Head {
 impl Head {
     /// Returns the length of the checksums at the end of the body.
     pub fn checksums_bytes(&self) -> u64 {
-        if self.purpose == Purpose::Part { CHECKSUMS_BYTES as u64 } else { 0 }
+        u64::from(self.checksums) * CHECKSUMS_BYTES as u64
     }
 
-    /// Returns where the object bytes of an uncompressed body without a recipe are.
-    pub fn data_range(&self) -> Range<u64> {
-        u64::from(self.manifest_bytes)..self.raw_bytes.saturating_sub(self.checksums_bytes())
+    /// Returns the length of the object bytes of an uncompressed body without a recipe.
+    pub fn data_bytes(&self) -> u64 {
+        self.raw_bytes.saturating_sub(u64::from(self.manifest_bytes) + self.checksums_bytes())
+    }
+
+    /// Returns whether the body is a manifest and object bytes as they are: not compressed, and without a recipe.
+    pub fn is_plain_chunk(&self) -> bool {
+        self.purpose == Purpose::Chunk && self.codec == Codec::Raw && self.recipe_bytes == 0
     }
 }
 
@@ -391,7 +395,7 @@ fn parse_head(header: &Header, payload: &[u8]) -> Result<Head, FrameError> {
         && head.referenced_bytes <= BODY_BYTES_MAX
         && (head.recipe_bytes > 0 || head.referenced_bytes == 0)
         && u64::from(head.manifest_bytes) + u64::from(head.recipe_bytes) + head.checksums_bytes() <= head.raw_bytes
-        && (head.purpose != Purpose::Part || head.codec == Codec::Raw && head.recipe_bytes == 0)
+        && (head.checksums == 0 || head.is_plain_chunk())
         && head.manifest_bytes as usize <= CONTROL_BYTES_MAX
         && head.recipe_bytes as usize <= CONTROL_BYTES_MAX;
     if sane { Ok(head) } else { Err(FrameError::Payload(Kind::Head)) }
@@ -414,10 +418,17 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let sizes = (0..=BODY_BYTES_MAX, 0..=BODY_BYTES_MAX, 0..=CONTROL_BYTES_MAX as u32);
         let codec = prop::sample::select(vec![Codec::Raw, Codec::Lz4, Codec::Zstd]);
-        let purpose = prop::sample::select(vec![Purpose::Chunk, Purpose::Control, Purpose::Part]);
+        let purpose = (prop::sample::select(vec![Purpose::Chunk, Purpose::Control]), 0..=200u32);
         let seal = (any::<[u8; SEALER_ID_BYTES]>(), any::<u64>());
         (any::<u64>(), any::<u16>(), sizes, codec, purpose, seal).prop_map(
-            |(request, route, (raw_bytes, wire_bytes, manifest_bytes), codec, purpose, (sealer, count))| {
+            |(
+                request,
+                route,
+                (raw_bytes, wire_bytes, manifest_bytes),
+                codec,
+                (purpose, checksums),
+                (sealer, count),
+            )| {
                 let head = Head {
                     request: RequestId(request),
                     route: RouteId(route),
@@ -425,16 +436,18 @@ mod tests {
                     manifest_bytes: u64::from(manifest_bytes).min(raw_bytes / 2) as u32,
                     recipe_bytes: u64::from(manifest_bytes / 3).min(raw_bytes / 2) as u32,
                     referenced_bytes: if manifest_bytes / 3 > 0 && raw_bytes > 1 { wire_bytes } else { 0 },
+                    checksums: 0,
                     raw_bytes,
                     wire_bytes,
                     codec,
                     seal: SealId { sealer, count },
                 };
-                if purpose != Purpose::Part {
+                if checksums == 0 {
                     return head;
                 }
-                let raw_bytes = raw_bytes.max(2 * CHECKSUMS_BYTES as u64);
-                Head { recipe_bytes: 0, referenced_bytes: 0, codec: Codec::Raw, raw_bytes, ..head }
+                let (purpose, codec, raw_bytes) =
+                    (Purpose::Chunk, Codec::Raw, raw_bytes.max(u64::from(2 * checksums) * CHECKSUMS_BYTES as u64));
+                Head { purpose, checksums, recipe_bytes: 0, referenced_bytes: 0, codec, raw_bytes, ..head }
             },
         )
     }

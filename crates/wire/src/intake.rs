@@ -108,6 +108,7 @@ mod tests {
             manifest_bytes: 0,
             recipe_bytes: 0,
             referenced_bytes: 0,
+            checksums: 0,
             raw_bytes: wire_bytes,
             wire_bytes,
             codec: Codec::Raw,

@@ -35,9 +35,10 @@ fn good_frames() -> Vec<Vec<u8>> {
         manifest_bytes: 4,
         recipe_bytes: 0,
         referenced_bytes: 0,
+        checksums: 2,
         raw_bytes: 40,
         wire_bytes: 30,
-        codec: Codec::Zstd,
+        codec: Codec::Raw,
         seal: SealId { sealer: [9; 16], count: 300 },
     };
     let failed =

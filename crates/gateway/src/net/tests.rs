@@ -23,6 +23,7 @@ fn head(wire_bytes: usize) -> Frame {
         manifest_bytes: 1,
         recipe_bytes: 0,
         referenced_bytes: 0,
+        checksums: 0,
         raw_bytes: wire_bytes as u64,
         wire_bytes: wire_bytes as u64,
         codec: Codec::Raw,

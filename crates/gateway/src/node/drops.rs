@@ -301,7 +301,7 @@ async fn sink_is_dropped_everywhere(request: Request) {
         let (manifest, bytes) = manifest(request, &ends).await;
         let parcel = |request| {
             let (request, route, manifest) = (RequestId(request), RouteId(0), manifest.clone());
-            Parcel { request, route, manifest, data: payload(&bytes), held: None }
+            Parcel { request, route, manifest, data: payload(&bytes), computed: Vec::new(), held: None }
         };
         let (ended, verdict) = at_sink(&ends, parcel(1), over_hop, polls, &when).await;
         ends.assert_no_wrong_byte(&when);

@@ -8,6 +8,7 @@
 //! The path of a byte: [`source`] reads it, [`parcel`] encodes it (without what the sink has: [`dedup`]), [`hop`] sends
 //! it over connections that [`dial`] opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and
 //! proves it.
+//! [`passing`] computes checksums while a body is sealed and opened.
 //! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
 //! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`] and [`adaptive_limit`] limit
 //! the memory; [`attempts`], [`throttle`] and [`tuner`] the requests in flight, of which [`load`] and
@@ -31,6 +32,7 @@ pub mod inbound;
 mod lanes;
 pub mod load;
 pub mod parcel;
+pub mod passing;
 pub mod replay;
 pub mod reply;
 pub mod scope;

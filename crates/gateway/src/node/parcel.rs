@@ -4,14 +4,15 @@
 //! made shorter if the job wants that: bytes that the sink has are left out ([`super::dedup`]), and the rest is compressed.
 //! Then it is sealed ([`super::seal`]). A sink opens, decompresses and restores it.
 //!
-//! The checksums of a part that is only sealed are computed while it is, because each segment is in the cache then. They
-//! follow its bytes ([`Purpose::Part`]). A sink computes them while it opens the part.
+//! Checksums that the manifest lacks are computed while the body is sealed, and follow the object bytes ([`super::passing`]).
+//! A sink computes them while it opens the body.
 
 use super::budget::Held;
 use super::dedup::cutting::{Piece, pieces};
 use super::dedup::known::{Contents, Place};
 use super::dedup::recipe::{parse_recipe, restore, restored_bytes, shorten};
 use super::dedup::window::Window;
+use super::passing::{ObjectBytes, complete, objects_of};
 use super::seal::sealed_bytes;
 use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
@@ -38,6 +39,8 @@ pub struct Parcel {
     pub manifest: Manifest,
     /// The object bytes.
     pub data: Payload,
+    /// Checksums of the objects (or the part), computed when their bytes arrived here; none if they were not.
+    pub computed: Vec<Checksums>,
     /// Memory held for these bytes.
     pub held: Option<Held>,
 }
@@ -49,17 +52,21 @@ pub struct Coded {
     pub head: Head,
     /// Encoded body, without checksums at its end.
     pub body: Vec<Bytes>,
-    /// Checksums of a part that was opened.
-    pub checksums: Option<PartChecksums>,
+    /// The objects in a body that will be sealed; none if it is compressed or has a recipe.
+    pub objects: Vec<ObjectBytes>,
+    /// What was found when the body was opened.
+    pub arrived: Arrived,
 }
 
-/// Checksums of a part that has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartChecksums {
-    /// Computed by the source.
-    pub stated: Checksums,
-    /// Computed from the opened bytes, if the sink wanted that.
-    pub computed: Option<Checksums>,
+/// What was found in a body while it was opened.
+#[derive(Debug, Default, PartialEq)]
+pub struct Arrived {
+    /// Its manifest, if it was parsed already.
+    pub manifest: Option<Manifest>,
+    /// Checksums that followed the object bytes, computed by the source.
+    pub followed: Vec<Checksums>,
+    /// Checksums of all objects, computed from the opened bytes, if the sink wanted that.
+    pub computed: Vec<Checksums>,
 }
 
 impl Parcel {
@@ -106,17 +113,15 @@ impl Parcel {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
             postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
-        let purpose = match &self.manifest {
-            _ if data.is_empty() && referenced_bytes == 0 => Purpose::Control,
-            // Not of a part that was made shorter.
-            Manifest::Part { checksums, .. }
-                if *checksums == Checksums::default() && choice.is_none() && recipe.is_empty() =>
-            {
-                Purpose::Part
-            }
-            _ => Purpose::Chunk,
+        let is_empty = data.is_empty() && referenced_bytes == 0;
+        let purpose = if is_empty { Purpose::Control } else { Purpose::Chunk };
+        let objects = match choice {
+            None if recipe.is_empty() => objects_of(&self.manifest, length(&data)),
+            // A source that makes bodies shorter computes checksums when it reads.
+            _ => Vec::new(),
         };
-        let checksums_bytes = if purpose == Purpose::Part { CHECKSUMS_BYTES as u64 } else { 0 };
+        let checksums = objects.iter().filter(|object| object.sums_follow).count() as u32;
+        let checksums_bytes = u64::from(checksums) * CHECKSUMS_BYTES as u64;
         let raw_bytes = manifest.len() as u64 + recipe.len() as u64 + length(&data) + checksums_bytes;
         if sealed_bytes(raw_bytes) > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
@@ -135,12 +140,13 @@ impl Parcel {
             manifest_bytes,
             recipe_bytes,
             referenced_bytes,
+            checksums,
             raw_bytes,
             wire_bytes: sealed_bytes(length(&body) + checksums_bytes),
             codec,
             seal,
         };
-        Ok(Coded { head, body, checksums: None })
+        Ok(Coded { head, body, objects, arrived: Arrived::default() })
     }
 }
 
@@ -173,6 +179,7 @@ impl Coded {
             manifest_bytes,
             recipe_bytes,
             referenced_bytes,
+            checksums,
             raw_bytes,
             codec,
             seal,
@@ -180,11 +187,13 @@ impl Coded {
         } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
-        if length(&raw) + self.checksums.map_or(0, |_| CHECKSUMS_BYTES as u64) != raw_bytes {
+        if length(&raw) + u64::from(checksums) * CHECKSUMS_BYTES as u64 != raw_bytes {
             return Err(corrupt("its length differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
-        let manifest = parse_manifest(&manifest).ok_or_else(|| corrupt("its manifest does not parse"))?;
+        let Arrived { manifest: parsed, followed, computed } = self.arrived;
+        let parsed = parsed.or_else(|| parse_manifest(&manifest));
+        let mut manifest = parsed.ok_or_else(|| corrupt("its manifest does not parse"))?;
         let (data, start) = match recipe_bytes {
             0 => (data, None),
             _ => {
@@ -199,20 +208,14 @@ impl Coded {
                 (data, window.keep(seal, new))
             }
         };
-        let (manifest, computed) = match (manifest, self.checksums) {
-            (Manifest::Part { place, checksums }, Some(PartChecksums { stated, computed }))
-                if checksums == Checksums::default() =>
-            {
-                (Manifest::Part { place, checksums: stated }, computed)
-            }
-            (_, Some(_)) => return Err(corrupt("checksums follow a record that is not a part")),
-            (manifest, None) => (manifest, None),
-        };
-        let data = Payload::new(data).with_checksums(computed);
+        let data = Payload::new(data);
+        if !complete(&mut manifest, data.len(), followed) {
+            return Err(corrupt("it has more or fewer checksums than its manifest lacks"));
+        }
         if data.is_empty() != (purpose == Purpose::Control) {
             return Err(corrupt("its head is for another purpose"));
         }
-        Ok((Parcel { request, route, manifest, data, held }, start))
+        Ok((Parcel { request, route, manifest, data, computed, held }, start))
     }
 }
 
@@ -320,7 +323,14 @@ mod tests {
     fn parcel(data: Vec<u8>) -> Parcel {
         let manifest = Manifest::Abort { target: 1, key: "a//b ü".to_owned(), upload: UploadId("u".to_owned()) };
         let segments = data.chunks(1000).map(Bytes::copy_from_slice).collect();
-        Parcel { request: RequestId(3), route: RouteId(2), manifest, data: Payload::new(segments), held: None }
+        Parcel {
+            request: RequestId(3),
+            route: RouteId(2),
+            manifest,
+            data: Payload::new(segments),
+            computed: Vec::new(),
+            held: None,
+        }
     }
 
     const SEAL: SealId = SealId { sealer: [7; 16], count: 5 };
@@ -367,27 +377,6 @@ mod tests {
         for pieces in [vec![whole.slice(5_000..)], vec![whole.slice(5_000..6_000), whole.slice(7_000..)]] {
             let kept = owned(pieces.clone());
             assert!(kept == pieces.concat() && !whole.as_ptr_range().contains(&kept.as_ptr()));
-        }
-    }
-
-    #[test]
-    fn the_checksums_of_a_part_that_is_only_sealed_follow_its_bytes() {
-        use super::super::seal::of_tests;
-        use super::super::work::PartPlace;
-        let upload = UploadId("u".to_owned());
-        let place = PartPlace { target: 0, key: "k".to_owned(), upload, part: 1, offset: 0 };
-        let data = words(70_000);
-        let sums = Checksums::of_segments(&[Bytes::from(data.clone())]);
-        for (choice, purpose) in [(None, Purpose::Part), (Some(CodecChoice::Auto), Purpose::Chunk)] {
-            let checksums = if choice.is_none() { Checksums::default() } else { sums };
-            let manifest = Manifest::Part { place: place.clone(), checksums };
-            let coded = Parcel { manifest, ..parcel(data.clone()) }.encode(choice, SEAL).expect("fits");
-            assert_eq!(coded.head.purpose, purpose);
-            let mut opening = of_tests().opening(&coded.head, true);
-            opening.push(BytesMut::from(&coded.sealed()[..]));
-            let (got, _) = opening.finish().expect("intact").decode(None, &Window::new(0)).expect("fits");
-            assert_eq!(got.manifest, Manifest::Part { place: place.clone(), checksums: sums });
-            assert!(contiguous(got.data.segments()) == data && got.data.checksums() == sums);
         }
     }
 

@@ -10,7 +10,8 @@
 //! whole head, which has the body's length, the index of the segment, and whether it is the last. So no segment opens
 //! in another place, in another body, or below another head, and no body opens with a segment missing.
 
-use super::parcel::{Coded, PartChecksums};
+use super::parcel::{Arrived, Coded};
+use super::passing::{ArrivingSums, Summing, encode_checksums, parse_checksums};
 use super::work::Failure;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
@@ -20,9 +21,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tradewind_store::{Checksums, PassingChecksums};
 use tradewind_wire::RequestId;
-use tradewind_wire::frame::{CHECKSUMS_BYTES, Head, Purpose, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
+use tradewind_wire::frame::{Head, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
 
 /// Length of the content of a whole segment.
 const SEGMENT_PLAIN_BYTES: usize = SEGMENT_BYTES - TAG_BYTES;
@@ -112,11 +112,13 @@ impl Seal {
         let body_bytes: u64 = coded.body.iter().map(|piece| piece.len() as u64).sum();
         let content_bytes = body_bytes + coded.head.checksums_bytes();
         let cipher = BodyCipher::new(key, &coded.head, content_bytes);
-        let summing = Summing::of(&coded.head);
+        let summing =
+            (coded.head.checksums > 0).then(|| Summing::following(&coded.objects, coded.head.manifest_bytes.into()));
         Sealing { cipher, head: &coded.head, pieces: &coded.body, at: 0, content_left: content_bytes, summing }
     }
 
-    /// Begins to open a body that arrives. `sums`: whether to compute the checksums of a part that has them at its end.
+    /// Begins to open a body that arrives. `sums`: whether to compute the checksums of its objects, if it has all their bytes
+    /// as they are.
     pub fn opening(self: &Arc<Self>, head: &Head, sums: bool) -> Opening {
         let kept = self.kept(name_of(Direction::Body, head.seal));
         let is_new = kept.is_none();
@@ -131,7 +133,7 @@ impl Seal {
             pieces: Vec::with_capacity(segments as usize),
             partial: BytesMut::new(),
             is_broken: false,
-            summing: Summing::of(head).filter(|_| sums),
+            sums: (sums && head.is_plain_chunk()).then(|| ArrivingSums::of(head)),
         }
     }
 
@@ -278,58 +280,18 @@ pub struct Sealing<'a> {
     summing: Option<Summing>,
 }
 
-/// The checksums of the object bytes in a body.
-struct Summing {
-    passing: PassingChecksums,
-    /// Content before the object bytes that has not passed yet.
-    before: u64,
-    /// Object bytes that have not passed yet.
-    left: u64,
-}
-
-impl Summing {
-    /// `None` if no checksums follow the body.
-    fn of(head: &Head) -> Option<Self> {
-        let data = head.data_range();
-        let left = data.end.saturating_sub(data.start);
-        let summing = Self { passing: PassingChecksums::default(), before: data.start, left };
-        (head.purpose == Purpose::Part).then_some(summing)
-    }
-
-    /// Takes the next content, which may end with checksums.
-    fn update(&mut self, content: &[u8]) {
-        let skipped = self.before.min(content.len() as u64) as usize;
-        self.before -= skipped as u64;
-        let data = &content[skipped..];
-        let data = &data[..self.left.min(data.len() as u64) as usize];
-        self.left -= data.len() as u64;
-        self.passing.update(data);
-    }
-}
-
-fn encode_checksums(checksums: &Checksums) -> [u8; CHECKSUMS_BYTES] {
-    let mut bytes = [0; CHECKSUMS_BYTES];
-    bytes[..8].copy_from_slice(&checksums.crc64nvme.unwrap_or_default().to_le_bytes());
-    bytes[8..].copy_from_slice(&checksums.crc32c.unwrap_or_default().to_le_bytes());
-    bytes
-}
-
-/// Removes the checksums from the end of a body; `None` if it is too short.
-fn split_checksums(body: &mut Vec<Bytes>) -> Option<Checksums> {
-    let mut bytes = [0; CHECKSUMS_BYTES];
-    let mut missing = CHECKSUMS_BYTES;
-    while missing > 0 {
+/// Removes the last bytes of a body; `None` if it is shorter.
+fn split_tail(body: &mut Vec<Bytes>, length: usize) -> Option<Vec<u8>> {
+    let mut tail = Vec::new();
+    while tail.len() < length {
         let mut last = body.pop()?;
-        let taken = last.split_off(last.len().saturating_sub(missing));
-        bytes[missing - taken.len()..missing].copy_from_slice(&taken);
-        missing -= taken.len();
+        let taken = last.split_off(last.len().saturating_sub(length - tail.len()));
+        tail.splice(..0, taken);
         if !last.is_empty() {
             body.push(last);
         }
     }
-    let (crc64nvme, crc32c) = bytes.split_first_chunk()?;
-    let crc32c = u32::from_le_bytes(crc32c.try_into().ok()?);
-    Some(Checksums { crc64nvme: Some(u64::from_le_bytes(*crc64nvme)), crc32c: Some(crc32c), md5: None })
+    Some(tail)
 }
 
 impl Sealing<'_> {
@@ -388,11 +350,12 @@ impl Sealing<'_> {
         }
         if let Some(summing) = &mut self.summing {
             summing.update(&content[..copied]);
-            // What the pieces lack are the checksums, or their rest if they began in the segment before.
-            let checksums = encode_checksums(&summing.passing.checksums());
-            let begin = CHECKSUMS_BYTES.saturating_sub(self.content_left as usize);
-            let missing = content.len() - copied;
-            content[copied..].copy_from_slice(&checksums[begin..begin + missing]);
+            if copied < content.len() {
+                // What the pieces lack are the checksums, or their rest if they began in a segment before.
+                let checksums = encode_checksums(summing.computed());
+                let rest = checksums.len().saturating_sub(self.content_left as usize);
+                content[copied..].iter_mut().zip(&checksums[rest..]).for_each(|(to, from)| *to = *from);
+            }
         }
         self.cipher.seal_in_place(content, tag)
     }
@@ -419,8 +382,8 @@ pub struct Opening {
     /// The beginning of a segment that has not arrived as a whole.
     partial: BytesMut,
     is_broken: bool,
-    /// `None` if the checksums of the body are not wanted.
-    summing: Option<Summing>,
+    /// `None` if the checksums of the objects are not wanted.
+    sums: Option<ArrivingSums>,
 }
 
 impl Opening {
@@ -451,8 +414,8 @@ impl Opening {
             return;
         };
         segment.truncate(content_bytes);
-        if let Some(summing) = &mut self.summing {
-            summing.update(&segment);
+        if let Some(sums) = &mut self.sums {
+            sums.update(&segment);
         }
         let is_small = content_bytes < PIECE_BYTES_MIN || self.head.wire_bytes < BODY_BYTES_MIN;
         self.pieces.push(if is_small { Bytes::copy_from_slice(&segment) } else { segment.freeze() });
@@ -470,15 +433,11 @@ impl Opening {
         if self.is_broken || self.wire_left > 0 || self.head.wire_bytes == 0 {
             return Err(broken("its seal is broken"));
         }
-        let checksums = match self.head.purpose {
-            Purpose::Part => {
-                let stated = split_checksums(&mut self.pieces).ok_or_else(|| broken("it is too short"))?;
-                let computed = self.summing.map(|summing| summing.passing.checksums());
-                Some(PartChecksums { stated, computed })
-            }
-            Purpose::Chunk | Purpose::Control => None,
-        };
-        Ok(Coded { head: self.head, body: self.pieces, checksums })
+        let tail = split_tail(&mut self.pieces, self.head.checksums_bytes() as usize);
+        let followed = parse_checksums(&tail.ok_or_else(|| broken("it is too short"))?);
+        let (manifest, computed) = self.sums.map(ArrivingSums::finish).unwrap_or_default();
+        let arrived = Arrived { manifest, followed, computed };
+        Ok(Coded { head: self.head, body: self.pieces, objects: Vec::new(), arrived })
     }
 }
 

@@ -154,12 +154,15 @@ impl Sink {
     }
 
     async fn work(&self, parcel: Parcel, reply: &ReplyTo) -> SinkReply {
-        let Parcel { request, manifest, data, held, .. } = parcel;
+        let Parcel { request, manifest, data, computed, held, .. } = parcel;
         // All destinations together: a request may write to several.
         let _busy = self.targets.first().map(|target| target.meter.busy());
         let done = match manifest {
-            Manifest::Bundle(entries) => Ok(SinkReply::Bundle(self.bundle(entries, data).await)),
-            Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),
+            Manifest::Bundle(entries) => Ok(SinkReply::Bundle(self.bundle(entries, data, computed).await)),
+            Manifest::Part { place, checksums } => {
+                let data = data.with_checksums(computed.first().copied());
+                self.part(place, data, checksums).await.map(SinkReply::Part)
+            }
             Manifest::CheckPart { place, part } => self.check_part(place, part).await.map(SinkReply::Part),
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
             Manifest::Open { target, key, options } => {
@@ -178,13 +181,20 @@ impl Sink {
         done.unwrap_or_else(SinkReply::Failed)
     }
 
-    async fn bundle(&self, entries: Vec<Entry>, data: Payload) -> Vec<Result<Placed, Failure>> {
-        let mut segments = data.into_segments().into();
+    async fn bundle(
+        &self,
+        entries: Vec<Entry>,
+        data: Payload,
+        computed: Vec<Checksums>,
+    ) -> Vec<Result<Placed, Failure>> {
+        let (mut segments, mut computed) = (data.into_segments().into(), computed.into_iter());
         let jobs: Vec<(Entry, Payload)> = entries
             .into_iter()
             .map(|entry| {
-                let length = if let Entry::Write { size_bytes, .. } = &entry { *size_bytes } else { 0 };
-                let payload = take(&mut segments, length);
+                let payload = match &entry {
+                    Entry::Write { size_bytes, .. } => take(&mut segments, *size_bytes).with_checksums(computed.next()),
+                    _ => Payload::default(),
+                };
                 (entry, payload)
             })
             .collect();

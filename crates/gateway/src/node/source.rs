@@ -69,10 +69,12 @@ struct Shortening {
     deduplicate: bool,
 }
 
-/// When the checksums of a part are computed.
+/// When checksums are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PartSums {
+enum Sums {
+    /// While the bytes are read.
     WhenRead,
+    /// While they are sealed, except those that are compared with the source store's.
     WhenSealed,
 }
 
@@ -110,8 +112,8 @@ impl Source {
         let copies = if shortening.makes_copies() { 2 } else { 1 };
         let sums = match downstream {
             // See `parcel`.
-            Downstream::Hop(_) if !shortening.makes_copies() => PartSums::WhenSealed,
-            _ => PartSums::WhenRead,
+            Downstream::Hop(_) if !shortening.makes_copies() => Sums::WhenSealed,
+            _ => Sums::WhenRead,
         };
         match self.parcel(order, copies, sums).await {
             Ok(parcel) => self.send(&downstream, parcel, shortening, reply.clone()).await,
@@ -148,7 +150,7 @@ impl Source {
 
     /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent
     /// (compressing and deduplicating make another).
-    async fn parcel(&self, order: Order, copies: u64, sums: PartSums) -> Result<Parcel, Failure> {
+    async fn parcel(&self, order: Order, copies: u64, sums: Sums) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {
             SourceTask::Pass(manifest) => (manifest, Payload::default(), None),
@@ -158,11 +160,11 @@ impl Source {
                 (manifest, data, Some(held))
             }
             SourceTask::Bundle(fetches) => {
-                let (entries, data, held) = self.bundle(fetches, (route, copies)).await;
+                let (entries, data, held) = self.bundle(fetches, (route, copies), sums).await;
                 (Manifest::Bundle(entries), data, held)
             }
         };
-        Ok(Parcel { request, route, manifest, data, held })
+        Ok(Parcel { request, route, manifest, data, computed: Vec::new(), held })
     }
 
     async fn part(
@@ -171,10 +173,10 @@ impl Source {
         condition: &Precondition,
         range: Range<u64>,
         place: PartPlace,
-        sums: PartSums,
+        sums: Sums,
     ) -> Result<(Manifest, Payload), Failure> {
         let _busy = self.meter.busy();
-        let (_, data, checksums) = self.read(key, Some(range), condition, sums).await?;
+        let (_, data, checksums) = self.read(key, Some(range), condition, |_| sums == Sums::WhenRead).await?;
         Ok((Manifest::Part { place, checksums }, data))
     }
 
@@ -183,12 +185,13 @@ impl Source {
         &self,
         fetches: Vec<Fetch>,
         (route, copies): (RouteId, u64),
+        sums: Sums,
     ) -> (Vec<Entry>, Payload, Option<Held>) {
         let is_read = |fetch: &&Fetch| fetch.copy_from_bucket.is_none() && fetch.check.is_none();
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
         let _busy = self.meter.busy();
-        let read = each(fetches, BUNDLE_READS_MAX, |fetch| self.whole(fetch)).await;
+        let read = each(fetches, BUNDLE_READS_MAX, |fetch| self.whole(fetch, sums)).await;
         let mut segments = Vec::new();
         let entries = read.into_iter().map(|(entry, payload)| {
             segments.extend(payload.into_segments());
@@ -197,7 +200,7 @@ impl Source {
         (entries.collect(), Payload::new(segments), held)
     }
 
-    async fn whole(&self, fetch: Fetch) -> (Entry, Payload) {
+    async fn whole(&self, fetch: Fetch, sums: Sums) -> (Entry, Payload) {
         if let Some(unsynced) = fetch.check {
             let entry = Entry::Check { place: fetch.place, size_bytes: fetch.size_bytes, unsynced: *unsynced };
             return (entry, Payload::default());
@@ -208,7 +211,7 @@ impl Source {
             let entry = Entry::Copy { place: fetch.place, size_bytes: fetch.size_bytes, source, listed: fetch.listed };
             return (entry, Payload::default());
         }
-        match self.whole_bytes(&fetch).await {
+        match self.whole_bytes(&fetch, sums).await {
             Ok((info, data, checksums, source_proof)) => {
                 let tags = if fetch.tags.reads(&info, self.store.as_ref()) {
                     Some(self.tags(&fetch.source_key, &Precondition::exact(&info)).await)
@@ -236,9 +239,12 @@ impl Source {
         self.attempts.run(describe, Patience::Transfer, &progress, || self.store.tags(key, condition)).await
     }
 
-    async fn whole_bytes(&self, fetch: &Fetch) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
-        let (info, data, mut checksums) =
-            self.read(&fetch.source_key, None, &fetch.condition, PartSums::WhenRead).await?;
+    async fn whole_bytes(&self, fetch: &Fetch, sums: Sums) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
+        let sums_when_read = |info: &ObjectInfo| {
+            let is_compared = || stated_checksums(&info.checksums, &fetch.listed) != Checksums::default();
+            sums == Sums::WhenRead || info.size_bytes == 0 || is_compared()
+        };
+        let (info, data, mut checksums) = self.read(&fetch.source_key, None, &fetch.condition, sums_when_read).await?;
         if data.len() != fetch.size_bytes {
             let message =
                 format!("{} is {} bytes, but was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
@@ -254,20 +260,20 @@ impl Source {
         Ok((info, data, checksums, proof))
     }
 
-    /// Reads a range (or all) of an object, from the start again if an attempt fails. Computes its checksums unless that
+    /// Reads a range (or all) of an object, from the start again if an attempt fails. Computes its checksums, unless that
     /// is done later.
     async fn read(
         &self,
         key: &str,
         range: Option<Range<u64>>,
         condition: &Precondition,
-        sums: PartSums,
+        sums_when_read: impl Fn(&ObjectInfo) -> bool,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
         let describe = Describe { operation: "get", url: ObjectUrl::of(self.store.as_ref(), key) };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
-            let mut passing = (sums == PartSums::WhenRead).then(PassingChecksums::default);
+            let mut passing = sums_when_read(&download.info).then(PassingChecksums::default);
             let count = |piece: &Bytes| {
                 progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 if let Some(passing) = &mut passing {
@@ -308,4 +314,65 @@ pub fn md5_of(segments: &[Bytes]) -> [u8; 16] {
         md5.update(segment);
     }
     md5.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::drops::{Ends, KEY, block_on, content, payload, whole_place};
+    use tradewind_contract::VerifyMode;
+
+    fn fetch(key: &str, size_bytes: u64, listed: Checksums) -> Fetch {
+        Fetch {
+            source_key: key.to_owned(),
+            condition: Precondition::default(),
+            size_bytes,
+            listed,
+            place: whole_place(key, VerifyMode::Auto, false),
+            inherited: Default::default(),
+            tags: Default::default(),
+            copy_from_bucket: None,
+            check: None,
+        }
+    }
+
+    #[test]
+    fn checksums_are_left_to_the_seal_only_where_the_store_states_none() {
+        let whole = Checksums::of_segments(payload(&content()).segments());
+        let md5 = Checksums { md5: Some(md5_of(payload(&content()).segments())), ..Checksums::default() };
+        let crc32c = Checksums { crc32c: whole.crc32c, ..Checksums::default() };
+        for (sums, listed, expected, proof) in [
+            (Sums::WhenSealed, Checksums::default(), Checksums::default(), Proof::Length),
+            (Sums::WhenRead, Checksums::default(), whole, Proof::Length),
+            (Sums::WhenSealed, crc32c, whole, Proof::Crc32c),
+            (Sums::WhenSealed, md5, Checksums { md5: md5.md5, ..whole }, Proof::Md5),
+        ] {
+            block_on(async {
+                let (entry, data) = Ends::new().source.whole(fetch(KEY, content().len() as u64, listed), sums).await;
+                let Entry::Write { checksums, source_proof, .. } = entry else { panic!("{entry:?}") };
+                assert_eq!((checksums, source_proof), (expected, proof), "{sums:?} {listed:?}");
+                assert!(data.segments().concat() == content());
+            });
+        }
+    }
+
+    #[test]
+    fn bytes_that_contradict_the_store_never_leave_the_source() {
+        let wrong = Checksums { crc64nvme: Some(1), ..Checksums::default() };
+        block_on(async {
+            let (entry, data) =
+                Ends::new().source.whole(fetch(KEY, content().len() as u64, wrong), Sums::WhenSealed).await;
+            let Entry::Failed(failure) = entry else { panic!("{entry:?}") };
+            assert_eq!((failure.fault, &failure.kind[..], data.len()), (Fault::Corrupt, "mismatch", 0));
+        });
+    }
+
+    #[test]
+    fn an_empty_object_has_its_checksums_in_the_manifest() {
+        block_on(async {
+            let (entry, _) = Ends::new().source.whole(fetch("empty", 0, Checksums::default()), Sums::WhenSealed).await;
+            let Entry::Write { checksums, .. } = entry else { panic!("{entry:?}") };
+            assert_eq!(checksums, Checksums::of_segments(&[]));
+        });
+    }
 }

@@ -109,6 +109,7 @@ pub(crate) fn all() -> Vec<Edit> {
         manifest_bytes: 1000,
         recipe_bytes: 0,
         referenced_bytes: 0,
+        checksums: 3,
         raw_bytes: 100_000,
         wire_bytes: 100_000,
         codec: Codec::Raw,

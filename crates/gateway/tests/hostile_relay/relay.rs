@@ -211,7 +211,7 @@ impl Mischief {
 fn forged(request: &Request) -> Request {
     let manifest = Manifest::Abort { target: 0, key: "large".to_owned(), upload: UploadId("1".to_owned()) };
     let Head { request: id, route, .. } = request.head;
-    let parcel = Parcel { request: id, route, manifest, data: Payload::default(), held: None };
+    let parcel = Parcel { request: id, route, manifest, data: Payload::default(), computed: Vec::new(), held: None };
     let seal = Seal::from_hex(&"00".repeat(32)).unwrap();
     let coded = parcel.encode(None, request.head.seal).unwrap();
     let mut body = vec![0; coded.head.wire_bytes as usize];

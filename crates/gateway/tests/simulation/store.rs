@@ -148,6 +148,19 @@ impl SimulatedStore {
     }
 }
 
+impl State {
+    /// Returns the checksums of what a store is given. The source's must come with it, and those that the sink computed
+    /// must be the same: there is no fault after which the sink may write anything else.
+    fn checked(&mut self, key: &str, data: &Bytes, (given, arrived): (&Checksums, &Checksums)) -> Option<Checksums> {
+        let sums = Checksums::of_segments(std::slice::from_ref(data));
+        let is_right = sums == *arrived && sums == Checksums { md5: None, ..*given };
+        if !is_right {
+            self.violation(format!("{key} was given to a store with wrong checksums, or without them"));
+        }
+        is_right.then_some(sums)
+    }
+}
+
 fn whole(payload: &Payload) -> Bytes {
     payload.segments().concat().into()
 }
@@ -160,6 +173,11 @@ impl Store for SimulatedStore {
 
     fn identity(&self) -> Identity {
         Identity::Bucket(BucketIdentity { service: "simulated".to_owned(), bucket: self.url.clone(), decisive: true })
+    }
+
+    /// Of some destinations, so that sinks of both kinds are simulated.
+    fn computes_checksums(&self) -> bool {
+        self.bucket % 2 == 1
     }
 
     fn limits(&self) -> StoreLimits {
@@ -241,12 +259,9 @@ impl Store for SimulatedStore {
         let (bucket, name, data, expect) = (self.bucket, key.to_owned(), whole(&payload), options.expect.clone());
         let unexpected = self.error(ErrorKind::PreconditionFailed, "put", key, "something else is there");
         let damaged = self.error(ErrorKind::ChecksumMismatch, "put", key, "the bytes do not match their checksum");
-        let given = *checksums;
+        let (given, arrived) = (*checksums, payload.checksums());
         self.call("put", key, move |state, _| {
-            let sums = Checksums::of_segments(std::slice::from_ref(&data));
-            if sums.agrees_with(&Checksums { md5: None, ..given }) == Some(false) {
-                return Err(damaged.clone());
-            }
+            state.checked(&name, &data, (&given, &arrived)).ok_or(damaged.clone())?;
             if state.is_unexpected(bucket, &name, expect.as_ref()) {
                 return Err(unexpected.clone());
             }
@@ -278,15 +293,13 @@ impl Store for SimulatedStore {
         payload: Payload,
         checksums: &Checksums,
     ) -> Result<PartTag> {
-        let (bucket, id, data, given) = (self.bucket, upload.0.clone(), whole(&payload), *checksums);
+        let (bucket, name, id, data) = (self.bucket, key.to_owned(), upload.0.clone(), whole(&payload));
+        let (given, arrived) = (*checksums, payload.checksums());
         let gone = self.upload_gone("put part", key);
         let damaged = self.error(ErrorKind::ChecksumMismatch, "put part", key, "the bytes do not match their checksum");
         self.call("put part", key, move |state, _| {
+            let checksums = state.checked(&name, &data, (&given, &arrived)).ok_or(damaged.clone())?;
             let upload = state.buckets.list[bucket].uploads.get_mut(&id).ok_or(gone.clone())?;
-            let checksums = Checksums::of_segments(std::slice::from_ref(&data));
-            if checksums.agrees_with(&Checksums { md5: None, ..given }) == Some(false) {
-                return Err(damaged.clone());
-            }
             let tag = PartTag { part, size_bytes: data.len() as u64, tag: md5_hex(&data), checksums };
             upload.parts.insert(part, (data.clone(), tag.clone()));
             Ok(tag)

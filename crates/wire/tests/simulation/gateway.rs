@@ -308,6 +308,7 @@ impl Gateway {
             manifest_bytes: manifest.len() as u32,
             recipe_bytes: 0,
             referenced_bytes: 0,
+            checksums: 0,
             raw_bytes: body.len() as u64,
             wire_bytes: body.len() as u64,
             codec: Codec::Raw,

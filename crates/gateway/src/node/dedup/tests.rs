@@ -30,7 +30,14 @@ fn parcel(data: &[u8]) -> Parcel {
     let segments: Vec<Bytes> = data.chunks(100_000).map(Bytes::copy_from_slice).collect();
     // As a source that deduplicates, which computes them when it reads.
     let manifest = Manifest::Part { place, checksums: Checksums::of_segments(&segments) };
-    Parcel { request: RequestId(3), route: ROUTE, manifest, data: Payload::new(segments), held: None }
+    Parcel {
+        request: RequestId(3),
+        route: ROUTE,
+        manifest,
+        data: Payload::new(segments),
+        computed: Vec::new(),
+        held: None,
+    }
 }
 
 /// A source, and a sink process that can be replaced by a new one.

@@ -78,7 +78,14 @@ async fn dead_hop(stop: &CancellationToken) -> Arc<Hop> {
 
 fn coded(request: RequestId, body_bytes: usize) -> Coded {
     let data = Payload::new(vec![Bytes::from(vec![7; body_bytes])]);
-    let parcel = Parcel { request, route: RouteId(0), manifest: Manifest::Bundle(Vec::new()), data, held: None };
+    let parcel = Parcel {
+        request,
+        route: RouteId(0),
+        manifest: Manifest::Bundle(Vec::new()),
+        data,
+        computed: Vec::new(),
+        held: None,
+    };
     parcel.encode(None, seal::of_tests().next_id()).unwrap()
 }
 

@@ -37,7 +37,7 @@ fn hello(node: &str) -> Hello {
 fn coded(request: u64) -> Coded {
     let data = Payload::new(vec![Bytes::from(vec![7; BODY_BYTES])]);
     let manifest = Manifest::Bundle(Vec::new());
-    Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None }
+    Parcel { request: RequestId(request), route: RouteId(0), manifest, data, computed: Vec::new(), held: None }
         .encode(None, seal::of_tests().next_id())
         .unwrap()
 }
@@ -69,7 +69,8 @@ fn a_write(request: u64) -> Coded {
     let place = whole_place(KEY, VerifyMode::Auto, false);
     let write = Entry::Write { place, size_bytes, checksums, source_proof: Proof::Length };
     let manifest = Manifest::Bundle(vec![write]);
-    let parcel = Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None };
+    let parcel =
+        Parcel { request: RequestId(request), route: RouteId(0), manifest, data, computed: Vec::new(), held: None };
     parcel.encode(None, seal::of_tests().next_id()).unwrap()
 }
 

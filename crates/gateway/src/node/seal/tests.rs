@@ -1,9 +1,10 @@
 //! The promises of the seal: what was sealed opens, nothing else does, and no key meets a nonce twice.
 
 use super::*;
+use crate::node::passing::ObjectBytes;
 use proptest::prelude::*;
 use std::collections::HashSet;
-use tradewind_wire::frame::{Codec, DATA_BYTES_MAX, Purpose};
+use tradewind_wire::frame::{CHECKSUMS_BYTES, Codec, DATA_BYTES_MAX, Purpose};
 use tradewind_wire::{Fault, RouteId};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -20,12 +21,25 @@ fn coded(content: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
         manifest_bytes: 1,
         recipe_bytes: 0,
         referenced_bytes: 0,
+        checksums: 0,
         raw_bytes: content.len() as u64,
         wire_bytes: sealed_bytes(content.len() as u64),
         codec: Codec::Raw,
         seal,
     };
-    Coded { head, body: content.chunks(piece_bytes).map(Bytes::copy_from_slice).collect(), checksums: None }
+    let body = content.chunks(piece_bytes).map(Bytes::copy_from_slice).collect();
+    Coded { head, body, objects: Vec::new(), arrived: Arrived::default() }
+}
+
+/// A body of objects after a manifest of one byte. Their checksums follow.
+fn followed(objects: &[&[u8]], seal: SealId) -> Coded {
+    let content = [b"m", &objects.concat()[..]].concat();
+    let Coded { head, body, .. } = coded(&content, 4, seal);
+    let checksums = objects.len() as u32;
+    let raw_bytes = content.len() as u64 + u64::from(checksums) * CHECKSUMS_BYTES as u64;
+    let head = Head { checksums, raw_bytes, wire_bytes: sealed_bytes(raw_bytes), ..head };
+    let object = |bytes: &&[u8]| ObjectBytes { size_bytes: bytes.len() as u64, sums_follow: true };
+    Coded { head, body, objects: objects.iter().map(object).collect(), arrived: Arrived::default() }
 }
 
 fn sealed(seal: &Seal, coded: &Coded) -> Vec<u8> {
@@ -75,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn no_field_of_the_head_can_be_another(length in 1usize..100_000, field in 0usize..12) {
+    fn no_field_of_the_head_can_be_another(length in 1usize..100_000, field in 0usize..13) {
         let (source, sink) = (seal(1), seal(2));
         let coded = coded(&content(length), 50_000, source.next_id());
         let wire = sealed(&source, &coded);
@@ -92,6 +106,7 @@ proptest! {
             8 => head.seal.count += 1,
             9 => head.recipe_bytes += 1,
             10 => head.referenced_bytes += 1,
+            11 => head.checksums += 1,
             _ => head.seal.sealer[0] ^= 1,
         }
         prop_assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Lost));
@@ -119,49 +134,6 @@ proptest! {
                 }
             }
         }
-    }
-}
-
-/// A part with `data` bytes after its manifest of one byte.
-fn part(data: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
-    let content = [b"m", data].concat();
-    let raw_bytes = (content.len() + CHECKSUMS_BYTES) as u64;
-    let Coded { head, body, .. } = coded(&content, piece_bytes, seal);
-    let head = Head { purpose: Purpose::Part, raw_bytes, wire_bytes: sealed_bytes(raw_bytes), ..head };
-    Coded { head, body, checksums: None }
-}
-
-#[test]
-fn a_part_brings_the_checksums_of_its_bytes() {
-    let (source, sink) = (seal(1), seal(2));
-    // The checksums begin in one segment and end in the next, or have one of their own.
-    let near_a_segment = (SEGMENT_PLAIN_BYTES - CHECKSUMS_BYTES - 2)..=SEGMENT_PLAIN_BYTES + 1;
-    for data_bytes in [1, 11, 12, 13, 3 * SEGMENT_PLAIN_BYTES].into_iter().chain(near_a_segment) {
-        let data = content(data_bytes);
-        for (piece_bytes, arrives_in) in [(50_000, 9_000), (1 << 20, 300_000), (1_000, 70_000)] {
-            let coded = part(&data, piece_bytes, source.next_id());
-            let wire = sealed(&source, &coded);
-            let whole = Checksums::of_segments(&[Bytes::from(data.clone())]);
-            for sums in [true, false] {
-                let mut opening = sink.opening(&coded.head, sums);
-                wire.chunks(arrives_in).for_each(|piece| opening.push(BytesMut::from(piece)));
-                let opened = opening.finish().unwrap();
-                let checksums = PartChecksums { stated: whole, computed: sums.then_some(whole) };
-                assert_eq!(opened.checksums, Some(checksums), "{data_bytes} bytes in pieces of {piece_bytes}");
-                assert_eq!(opened.body.concat()[1..], data);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_part_is_not_opened_as_a_chunk_nor_the_reverse() {
-    let (source, sink) = (seal(1), seal(2));
-    let (data, id) = (content(5000), source.next_id());
-    for (coded, purpose) in [(part(&data, 900, id), Purpose::Chunk), (coded(&data, 900, id), Purpose::Part)] {
-        let wire = sealed(&source, &coded);
-        let head = Head { purpose, ..coded.head };
-        assert_eq!(opened(&sink, &head, &wire, 9_000), Err(Fault::Lost));
     }
 }
 
@@ -242,10 +214,15 @@ fn known_answers() {
     source.next.store(EPOCH_MESSAGES + 5, Ordering::Relaxed);
     let coded = coded(b"tradewind", 4, source.next_id());
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!(hex(&sealed(&source, &coded)), "ca5e45e9c851fe179ccb6c0224afb89a9c13a89852743977f1");
+    assert_eq!(hex(&sealed(&source, &coded)), "ca5e45e9c851fe179cc5d05b783a49f7031cf6779510107179");
     assert_eq!(
         hex(&source.seal_answer(RequestId(7), b"written").unwrap()),
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0600010000000000afe90a6095f2aba2ccdb27b2e6b7e38a53109ffa9736ca"
+    );
+    let followed = followed(&[b"trade", b"wind"], source.next_id());
+    assert_eq!(
+        hex(&sealed(&source, &followed)),
+        "357dc979ced1f2a8d51a6997fadd253c6d36c5e1ea1b18d67ce0d3b837cee26015bab5a88ce701ce0ddd704472ff50fe08a4"
     );
 }
 

@@ -92,7 +92,14 @@ mod tests {
     use tradewind_wire::frame::{Reply, Verdict};
 
     fn parcel(request: u64, manifest: Manifest) -> Parcel {
-        Parcel { request: RequestId(request), route: RouteId(0), manifest, data: Payload::default(), held: None }
+        Parcel {
+            request: RequestId(request),
+            route: RouteId(0),
+            manifest,
+            data: Payload::default(),
+            computed: Vec::new(),
+            held: None,
+        }
     }
 
     fn open(request: u64) -> Parcel {

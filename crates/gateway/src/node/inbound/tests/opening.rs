@@ -46,7 +46,8 @@ async fn write_over(hop: &Hop, request: u64) -> Verdict {
     let (checksums, size_bytes) = (Checksums::of_segments(data.segments()), data.len());
     let place = whole_place(KEY, VerifyMode::Auto, false);
     let manifest = Manifest::Bundle(vec![Entry::Write { place, size_bytes, checksums, source_proof: Proof::Length }]);
-    let parcel = Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None };
+    let parcel =
+        Parcel { request: RequestId(request), route: RouteId(0), manifest, data, computed: Vec::new(), held: None };
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let seal = seal::of_tests();
     let coded = parcel.encode(None, seal.next_id()).unwrap();
