@@ -68,7 +68,6 @@ fn opens_nothing_that_was_not_sealed(data: &[u8]) {
 fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
     let Some((&piece, script)) = script.split_first() else { return };
     let mut client = known(Side::Client);
-    let mut seal = |typ, content: &[u8]| client.seal_content(typ, content).expect("a record can be sealed");
     // Records with their data, and the first that is damaged.
     let (mut sent, mut damaged) = (Vec::<(Vec<u8>, Vec<u8>)>::new(), usize::MAX);
     for step in script.chunks_exact(2).take(STEPS_MAX) {
@@ -76,11 +75,15 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
         match (kind, sent.last_mut()) {
             (0..=2, _) => {
                 let data = vec![step[1]; (amount % 129) * DATA_UNIT_BYTES];
-                sent.push((seal(ContentType::ApplicationData, &data), data));
+                sent.push((sealed(&mut client, ContentType::ApplicationData, &data), data));
+            }
+            (3, _) if amount % 4 > 0 => {
+                let update = client.update_keys_to_seal().expect("keys can be updated");
+                sent.push((update, Vec::new()));
             }
             // A ticket, which a server must not get.
             (3, _) => {
-                sent.push((seal(ContentType::Handshake, &[4, 0, 0, 0]), Vec::new()));
+                sent.push((sealed(&mut client, ContentType::Handshake, &[4, 0, 0, 0]), Vec::new()));
                 damaged = damaged.min(next);
             }
             // Repeated.
@@ -91,7 +94,7 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
             }
             // Omitted.
             (5, Some(_)) => {
-                seal(ContentType::ApplicationData, &[1; 10]);
+                sealed(&mut client, ContentType::ApplicationData, &[1; 10]);
                 damaged = damaged.min(next);
             }
             // Altered.
@@ -112,6 +115,10 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
     let wire: Vec<u8> = sent.iter().flat_map(|(record, _)| record).copied().collect();
     let good: Vec<u8> = sent.iter().take(damaged).flat_map(|(_, data)| data).copied().collect();
     assert!(opened(&wire, usize::from(piece) * usize::from(piece) + 1) == good);
+}
+
+fn sealed(records: &mut Records, typ: ContentType, content: &[u8]) -> Vec<u8> {
+    records.seal_content(typ, content).expect("a record can be sealed")
 }
 
 /// The data that a server opens of bytes that arrive in pieces.

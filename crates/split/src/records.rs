@@ -256,7 +256,10 @@ impl Records {
     }
 
     /// Seals a key update with the old key, and takes the next one. The peer's keys are its own concern.
-    fn update_keys_to_seal(&mut self) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    /// A key cannot be derived or used.
+    pub(crate) fn update_keys_to_seal(&mut self) -> Result<Vec<u8>, Error> {
         let next = Sealer::new(self.suite, 0, self.secrets.update_to_seal()?)?;
         let update = self.sealer.seal(ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, 0])?;
         self.sealer = next;
