@@ -1,13 +1,12 @@
 //! Buffers of relays, and the count of the bytes that the flows of this process hold while a reader blocks them.
 
-use crate::limits::{
-    HELD_BYTES_MAX, PLAIN_READ_BYTES, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, SCARCE_READ_BYTES,
-};
+use crate::limits::{HELD_BYTES_MAX, RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, SCARCE_READ_BYTES};
+use crate::records::RECORD_BYTES_MAX;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// So that a flow with small reads does not hold a large buffer.
-const SIZES: [usize; 3] = [SCARCE_READ_BYTES, PLAIN_READ_BYTES, RELAY_BUFFER_BYTES];
+const SIZES: [usize; 3] = [SCARCE_READ_BYTES, RECORD_BYTES_MAX, RELAY_BUFFER_BYTES];
 
 thread_local! {
     static FREE: RefCell<[Vec<Box<[u8]>>; SIZES.len()]> = const { RefCell::new([const { Vec::new() }; SIZES.len()]) };
@@ -71,8 +70,8 @@ mod tests {
         for (bytes, size) in [
             (1, SCARCE_READ_BYTES),
             (SCARCE_READ_BYTES, SCARCE_READ_BYTES),
-            (SCARCE_READ_BYTES + 1, PLAIN_READ_BYTES),
-            (PLAIN_READ_BYTES + 1, RELAY_BUFFER_BYTES),
+            (SCARCE_READ_BYTES + 1, RECORD_BYTES_MAX),
+            (RECORD_BYTES_MAX + 1, RELAY_BUFFER_BYTES),
             (RELAY_BUFFER_BYTES, RELAY_BUFFER_BYTES),
         ] {
             for _ in 0..2 {

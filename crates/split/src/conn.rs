@@ -1,12 +1,15 @@
 //! One connection: plain TCP or TLS, with the options of its socket.
 
+use crate::buffers::take_buffer;
 use crate::limits::{
     KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, KEEPALIVE_TIME, NOTSENT_LOWAT_BYTES, PLAIN_READ_BYTES, RELAY_BUFFER_BYTES,
 };
+use crate::pending::{Filled, Pending};
+use crate::sealed::Sealed;
 #[cfg(target_os = "linux")]
 use rustix::net::{SendFlags, send};
 use socket2::{SockRef, TcpKeepalive};
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -18,28 +21,46 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+
+/// Most parts of a buffer that are written at once.
+const PARTS_PER_WRITE: usize = 16;
 
 /// A connection to a client, a proxy or a destination.
 #[derive(Debug)]
 pub(crate) enum Conn {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Sealed>),
 }
 
 impl Conn {
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0,
+            Self::Tls(tls) => tls.tcp(),
         }
     }
 
-    /// Most bytes of one read from here that are then written to `to`.
-    pub(crate) fn read_bytes_max(&self, to: &Self) -> usize {
-        match (self, to) {
-            (Self::Plain(_), Self::Plain(_)) => PLAIN_READ_BYTES,
-            _ => RELAY_BUFFER_BYTES,
+    /// Most bytes of one read.
+    pub(crate) fn read_bytes_max(&self) -> usize {
+        match self {
+            Self::Plain(_) => PLAIN_READ_BYTES,
+            Self::Tls(_) => RELAY_BUFFER_BYTES,
+        }
+    }
+
+    /// Reads what is there, about `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Filled> {
+        match self {
+            Self::Plain(tcp) => poll_fill_plain(tcp, cx, most),
+            Self::Tls(tls) => tls.poll_fill(cx, most),
+        }
+    }
+
+    /// Bytes that were read and cannot be opened yet.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Tls(tls) => tls.partial_bytes(),
         }
     }
 
@@ -47,7 +68,7 @@ impl Conn {
     pub(crate) fn has_sealed(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Tls(tls) => tls.get_ref().1.wants_write(),
+            Self::Tls(tls) => tls.has_sealed(),
         }
     }
 
@@ -67,8 +88,30 @@ impl Conn {
         self.reset_when_dropped(true);
     }
 
-    /// As `poll_write`, of the last bytes before `poll_shutdown`: the kernel may send both in one packet.
-    pub(crate) fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Writes the first bytes that wait. `last`: `poll_shutdown` follows them, so the kernel may send both in one packet.
+    pub(crate) fn poll_write_pending(
+        &mut self,
+        cx: &mut Context<'_>,
+        pending: &Pending,
+        last: bool,
+    ) -> Poll<io::Result<usize>> {
+        if last && let Some(bytes) = pending.slices().next() {
+            return self.poll_write_last(cx, bytes);
+        }
+        let mut slices = [IoSlice::new(&[]); PARTS_PER_WRITE];
+        let mut count = 0;
+        for (slice, bytes) in slices.iter_mut().zip(pending.slices()) {
+            *slice = IoSlice::new(bytes);
+            count += 1;
+        }
+        match self {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, &slices[..count]),
+            Self::Tls(tls) => tls.poll_write_slices(cx, &slices[..count]),
+        }
+    }
+
+    /// As `poll_write`, of the last bytes before `poll_shutdown`.
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         #[cfg(target_os = "linux")]
         if let Self::Plain(tcp) = self {
             loop {
@@ -88,6 +131,27 @@ impl Conn {
     /// killed.
     pub(crate) fn reset_when_dropped(&self, reset: bool) {
         reset_when_dropped(self.tcp(), reset);
+    }
+}
+
+fn poll_fill_plain(tcp: &mut TcpStream, cx: &mut Context<'_>, most: usize) -> Poll<Filled> {
+    let mut buffer = take_buffer(most);
+    let mut room = ReadBuf::new(&mut buffer[..most]);
+    let end = loop {
+        let before = room.filled().len();
+        match Pin::new(&mut *tcp).poll_read(cx, &mut room) {
+            Poll::Ready(Ok(())) if room.filled().len() == before => break Some(Ok(())),
+            Poll::Ready(Ok(())) if room.remaining() == 0 => break None,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => break Some(Err(error)),
+            Poll::Pending => break None,
+        }
+    };
+    let filled = room.filled().len();
+    let data = Pending::start_of(buffer, filled);
+    match (&data, &end) {
+        (None, None) => Poll::Pending,
+        _ => Poll::Ready(Filled { data, end }),
     }
 }
 

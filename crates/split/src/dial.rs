@@ -5,15 +5,17 @@ use crate::allow::{AllowList, Pattern};
 use crate::conn::{Conn, set_dialed_options};
 use crate::destination::{Destination, Host};
 use crate::files::used_up;
+use crate::handshake;
 use crate::header::{self, Request};
 use crate::hops::Source;
-use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN, TLS_BUFFER_BYTES};
+use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT, POOL_ACKNOWLEDGED_WITHIN};
 use crate::lookup::look_up;
 use crate::own::leads_here;
 use crate::pool::Opened;
 use crate::proxy::Shared;
 use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
+use crate::sealed::Sealed;
 use crate::upstream::{self, Upstream};
 use rustls_pki_types::ServerName;
 use std::io;
@@ -22,7 +24,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsConnector, TlsStream};
 
 type LookupPlaces = (Place, Option<Place>);
 
@@ -172,10 +173,8 @@ async fn opened_hop(shared: &Shared, name: &str, address: &Destination) -> Resul
     let server = ServerName::try_from(name.to_owned()).map_err(|error| broken(&error))?;
     let tcp = connect_proxy(shared, name, address).await?;
     let (identity, at) = (tls.client(), Instant::now());
-    let connecting = TlsConnector::from(identity.clone()).connect(server, tcp);
-    let mut stream = connecting.await.map_err(|error| broken(&error))?;
-    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
-    Ok(Opened { stream: Box::new(TlsStream::from(stream)), identity, at })
+    let stream = handshake::connect(identity.clone(), server, tcp).await.map_err(|error| broken(&error))?;
+    Ok(Opened { stream: Box::new(stream), identity, at })
 }
 
 /// Passes a request to the next proxy, and waits for its answer.
@@ -218,21 +217,17 @@ async fn ask_ready(ready: Opened, request: &mut Request, deadline: Instant) -> i
 }
 
 #[cfg(target_os = "linux")]
-fn acknowledged_within(stream: &TlsStream<TcpStream>, time: Option<Duration>) -> io::Result<()> {
-    socket2::SockRef::from(stream.get_ref().0).set_tcp_user_timeout(time)
+fn acknowledged_within(stream: &Sealed, time: Option<Duration>) -> io::Result<()> {
+    socket2::SockRef::from(stream.tcp()).set_tcp_user_timeout(time)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn acknowledged_within(_stream: &TlsStream<TcpStream>, _time: Option<Duration>) -> io::Result<()> {
+fn acknowledged_within(_stream: &Sealed, _time: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 
 /// Sends a request to a proxy, and returns its answer.
-async fn ask(
-    mut stream: Box<TlsStream<TcpStream>>,
-    request: &mut Request,
-    deadline: Instant,
-) -> io::Result<Result<Conn, Cause>> {
+async fn ask(mut stream: Box<Sealed>, request: &mut Request, deadline: Instant) -> io::Result<Result<Conn, Cause>> {
     let left = deadline.saturating_duration_since(Instant::now()) * DIAL_SHARE_PERCENT / 100;
     request.within_ms = left.as_millis().try_into().unwrap_or(u32::MAX);
     request.write(&mut stream).await?;

@@ -1,21 +1,27 @@
 //! Named limits of a split proxy, each with its effect. [`crate::config::Limits`] has those that a user may change.
 
+use crate::records::{DATA_BYTES_MAX, RECORD_BYTES};
 use std::time::Duration;
 
-/// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
-/// so that a slow reader slows its sender down. An idle connection holds none.
-pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
-/// Most bytes of one read between two plain connections. So few stay in the caches of a processor between read and write;
-/// 256 KiB took about 35% more CPU time, and 64 KiB twice as much (docs/decisions/0034-split-proxy.md).
-pub const PLAIN_READ_BYTES: usize = 48 << 10;
-/// Most sealed bytes of a connection that wait for the kernel, beside those of the relay: as many as one relay buffer, so
-/// that each is handed to the kernel at once. With the 64 KiB of rustls, a pair of proxies took 5 to 10% more CPU time
-/// (docs/decisions/0050-ready-connections.md). An idle connection holds none.
-pub const TLS_BUFFER_BYTES: usize = 256 << 10;
+/// Most bytes of one read from a plain connection: what three full TLS records carry. So few stay in the caches of a
+/// processor between read and write; 256 KiB took about 35% more CPU time, and 64 KiB twice as much
+/// (docs/decisions/0034-split-proxy.md).
+pub const PLAIN_READ_BYTES: usize = 3 * DATA_BYTES_MAX;
+/// Most bytes of one direction of a connection that the proxy itself holds, and of one read from another proxy: three full
+/// TLS records. It reads no more until they are written, so that a slow reader slows its sender down. An idle connection
+/// holds none.
+pub const RELAY_BUFFER_BYTES: usize = 3 * RECORD_BYTES;
+/// Most bytes that are sealed at once. They wait for the kernel before more are sealed, beside those of the relay. An idle
+/// connection holds none.
+pub const TLS_BUFFER_BYTES: usize = PLAIN_READ_BYTES;
+/// Most bytes of a TLS handshake that wait until rustls can read them; then the handshake fails.
+pub const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+/// Most TLS records in a row without data, such as empty ones and key updates; then the connection ends.
+pub const RECORDS_WITHOUT_DATA_MAX: u32 = 32;
 /// Bytes that the flows of a process may hold because their readers are slower than their senders. Beyond it, a direction
-/// reads at most [`SCARCE_READ_BYTES`] at once, and none while sealed bytes wait: else 10,000 clients that never read
-/// took 0.9 GB of memory, and over TLS 6 GB. Such reads cost all flows CPU time, but no flow waits for another.
-pub const HELD_BYTES_MAX: usize = 128 << 20;
+/// reads at most [`SCARCE_READ_BYTES`] at once, or one TLS record, and none while sealed bytes wait: else the memory that
+/// 10,000 clients take that never read has no bound. Such reads cost all flows CPU time, but no flow waits for another.
+pub const HELD_BYTES_MAX: usize = 32 << 20;
 /// See [`HELD_BYTES_MAX`].
 pub const SCARCE_READ_BYTES: usize = 8 << 10;
 /// Free relay buffers of each size that a thread keeps for its next connection; further ones are freed.

@@ -14,45 +14,22 @@ use crate::destination::Destination;
 use crate::dial;
 use crate::limits::{POOL_CHECK_INTERVAL, POOL_RETRY_PAUSE};
 use crate::proxy::Shared;
+use crate::sealed::Sealed;
 use rustls::ClientConfig;
-use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 /// An opened connection to a proxy.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) stream: Box<TlsStream<TcpStream>>,
+    pub(crate) stream: Box<Sealed>,
     /// The identity that it was opened with.
     pub(crate) identity: Arc<ClientConfig>,
     pub(crate) at: Instant,
-}
-
-impl Opened {
-    /// True if the other side has neither closed it nor sent anything but TLS's own messages. Asks the kernel, because
-    /// Tokio may learn later of an end.
-    fn is_alive(&mut self) -> bool {
-        let TlsStream::Client(stream) = &mut *self.stream else { return false };
-        let (tcp, tls) = stream.get_mut();
-        let socket = SockRef::from(&*tcp);
-        loop {
-            match tls.read_tls(&mut &*socket) {
-                Ok(0) => return false,
-                Ok(_) => match tls.process_new_packets() {
-                    Ok(state) if !state.peer_has_closed() && state.plaintext_bytes_to_read() == 0 => {}
-                    _ended => return false,
-                },
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
-            }
-        }
-    }
 }
 
 /// The choice that a pool was made for. A new configuration with the same choice keeps the pool.
@@ -126,7 +103,7 @@ impl Pool {
         };
         state.ready.retain(is_current);
         let before = state.ready.len();
-        state.ready.retain_mut(Opened::is_alive);
+        state.ready.retain_mut(|opened| opened.stream.is_alive());
         let died = before - state.ready.len();
         if died > 0 {
             // A proxy that refuses this one closes a connection only after its handshake.

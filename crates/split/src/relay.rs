@@ -4,17 +4,18 @@
 //! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none. While blocked
 //! flows hold many bytes, each direction reads little, and TLS seals no more before its sealed bytes are with the kernel.
 
-use crate::buffers::{Held, give_back, is_scarce, take_buffer};
+use crate::buffers::{Held, is_scarce};
 use crate::conn::Conn;
 use crate::limits::{KEEPALIVE_FROM, RELAY_ROUNDS_MAX, SCARCE_READ_BYTES, TLS_BUFFER_BYTES};
 use crate::pace::{ClientPace, Pace};
+use crate::pending::{Filled, Pending};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// The end of a flow.
@@ -37,12 +38,6 @@ pub(crate) struct Bytes {
     pub(crate) down: AtomicU64,
 }
 
-struct Pending {
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
 #[derive(Default)]
 struct Direction {
     pending: Option<Pending>,
@@ -63,9 +58,7 @@ struct Direction {
 impl Direction {
     /// A direction that first writes `bytes`.
     fn starting_with(bytes: Vec<u8>) -> Self {
-        let end = bytes.len();
-        let pending = (end > 0).then(|| Pending { buffer: bytes.into_boxed_slice(), start: 0, end });
-        Self { pending, ..Self::default() }
+        Self { pending: Pending::all(bytes), ..Self::default() }
     }
 
     /// Moves bytes until the direction is closed, and counts those that it holds. `last`: the other direction is closed.
@@ -82,8 +75,8 @@ impl Direction {
         if !to.has_sealed() {
             self.sealed = 0;
         }
-        let buffer = self.pending.as_ref().map_or(0, |pending| pending.buffer.len());
-        self.held.set(buffer + self.sealed.min(TLS_BUFFER_BYTES));
+        let buffer = self.pending.as_ref().map_or(0, Pending::held);
+        self.held.set(from.partial_bytes() + buffer + self.sealed.min(TLS_BUFFER_BYTES));
         polled
     }
 
@@ -112,12 +105,12 @@ impl Direction {
                 self.moved = true;
                 return Poll::Ready(Ok(()));
             }
-            let mut most = pace.read_bytes_max().min(from.read_bytes_max(to));
+            let mut most = pace.read_bytes_max().min(from.read_bytes_max());
             if is_scarce() {
                 ready!(self.poll_flush(cx, to))?;
                 most = most.min(SCARCE_READ_BYTES);
             }
-            if self.is_paced(cx) || self.poll_read(cx, from, pace, most)?.is_pending() {
+            if self.is_paced(cx) || self.poll_read(cx, from, pace, most).is_pending() {
                 ready!(self.poll_flush(cx, to))?;
                 return Poll::Pending;
             }
@@ -136,22 +129,16 @@ impl Direction {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, to: &mut Conn, count: &AtomicU64) -> Poll<io::Result<()>> {
         while let Some(pending) = &mut self.pending {
-            let bytes = &pending.buffer[pending.start..pending.end];
-            let written = match self.source_closed {
-                true => ready!(to.poll_write_last(cx, bytes))?,
-                false => ready!(Pin::new(&mut *to).poll_write(cx, bytes))?,
-            };
+            let written = ready!(to.poll_write_pending(cx, pending, self.source_closed))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             count.fetch_add(written as u64, Ordering::Relaxed);
-            pending.start += written;
+            pending.advance(written);
             self.sealed = self.sealed.saturating_add(written);
             (self.moved, self.unflushed, self.began) = (true, true, true);
-            if pending.start == pending.end
-                && let Some(done) = self.pending.take()
-            {
-                give_back(done.buffer);
+            if pending.is_empty() {
+                self.pending = None;
             }
         }
         Poll::Ready(Ok(()))
@@ -169,31 +156,18 @@ impl Direction {
     }
 
     /// Reads what is there, up to `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<io::Result<()>> {
-        let mut buffer = take_buffer(most);
-        let mut room = ReadBuf::new(&mut buffer[..most]);
-        let polled = loop {
-            let before = room.filled().len();
-            match Pin::new(&mut *from).poll_read(cx, &mut room) {
-                Poll::Ready(Ok(())) if room.filled().len() == before => {
-                    self.source_closed = true;
-                    break Poll::Ready(Ok(()));
-                }
-                Poll::Ready(Ok(())) if room.remaining() > 0 => {}
-                polled => break polled,
-            }
-        };
-        let end = room.filled().len();
-        if end == 0 {
-            give_back(buffer);
-            return polled;
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<()> {
+        let Filled { data, end } = ready!(from.poll_fill(cx, most));
+        self.pending = data;
+        if let Some(pending) = &self.pending {
+            self.paced = pace.book(pending.len()).map(|until| Box::pin(sleep_until(until.into())));
         }
-        self.pending = Some(Pending { buffer, start: 0, end });
-        self.paced = pace.book(end).map(|until| Box::pin(sleep_until(until.into())));
-        if let Poll::Ready(Err(error)) = polled {
-            self.broke = Some(error);
+        match end {
+            None => {}
+            Some(Ok(())) => self.source_closed = true,
+            Some(Err(error)) => self.broke = Some(error),
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 }
 

@@ -8,6 +8,8 @@ mod seeds;
 mod split_headers;
 #[path = "../../../fuzz/entries/split_hosts.rs"]
 mod split_hosts;
+#[path = "../../../fuzz/entries/split_records.rs"]
+mod split_records;
 #[path = "../../../fuzz/entries/split_ways.rs"]
 mod split_ways;
 
@@ -77,6 +79,16 @@ fn ways() {
     let reached = b"\x05\x05\x00\x05\x00\x00\x03\x01a\x01\xbb".to_vec();
     let established = b"\x06HTTP/1.1 200 Connection established\r\nVia: a\r\n\r\n".to_vec();
     drive("split_ways", &[socks5, plain, connect, hello, v4, v6, reached, established], split_ways::run);
+}
+
+#[test]
+fn records() {
+    let script: Vec<u8> = (0..41).map(|step: u8| step.wrapping_mul(37)).collect();
+    let good_only: Vec<u8> = std::iter::once(9).chain((0..40).map(|step| step / 2 * (step % 2) * 6)).collect();
+    let long = [&[23, 3, 3, 0x41, 0x01][..], &[0; 300]].concat();
+    let plain = b"\x15\x03\x03\x00\x02\x01\x00".to_vec();
+    let forged = [&[23, 3, 3, 0, 40][..], &[7; 80]].concat();
+    drive("split_records", &[script, good_only, long, plain, forged], split_records::run);
 }
 
 #[test]

@@ -3,20 +3,21 @@
 
 use super::Opened;
 use crate::conn::Conn;
+use crate::handshake;
 use crate::header::Request;
-use crate::limits::{KEPT_READY_MAX, TLS_BUFFER_BYTES};
+use crate::limits::KEPT_READY_MAX;
 use crate::proxy::Shared;
 use crate::refusal::{Cause, Refusal};
+use crate::sealed::Sealed;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
 
 /// A proxy that has shown who it is.
 pub(crate) struct Known {
-    stream: Box<TlsStream<TcpStream>>,
+    stream: Box<Sealed>,
     name: String,
 }
 
@@ -24,16 +25,12 @@ pub(crate) struct Known {
 pub(crate) async fn identify(shared: &Shared, tcp: TcpStream) -> Result<Known, Refusal> {
     let stranger = |detail: String| Refusal::new(Cause::Unauthenticated, detail);
     let tls = shared.tls.as_ref().ok_or_else(|| stranger("this proxy has no identity".to_owned()))?;
-    let accepted = TlsAcceptor::from(tls.server()).accept(tcp);
     let accepted = within(shared.config.limits.request_timeout(), async {
-        accepted.await.map_err(|error| stranger(error.to_string()))
+        handshake::accept(tls.server(), tcp).await.map_err(|error| stranger(error.to_string()))
     });
-    let mut accepted = accepted.await?;
-    accepted.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
-    let certificates = accepted.get_ref().1.peer_certificates();
-    let name = certificates.and_then(|certificates| tls.peer_name(certificates));
-    let name = name.ok_or_else(|| stranger("a proxy without a name".to_owned()))?;
-    Ok(Known { stream: Box::new(TlsStream::from(accepted)), name })
+    let (stream, certificates) = accepted.await?;
+    let name = tls.peer_name(&certificates).ok_or_else(|| stranger("a proxy without a name".to_owned()))?;
+    Ok(Known { stream: Box::new(stream), name })
 }
 
 impl Known {

@@ -43,19 +43,21 @@ impl Fleet {
         let mut roots = RootCertStore::empty();
         roots.add(self.ca.clone()).unwrap();
         let (roots, provider) = (Arc::new(roots), Arc::new(aws_lc_rs::default_provider()));
-        let client = ClientConfig::builder_with_provider(provider.clone())
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .with_root_certificates(roots.clone())
             .with_client_auth_cert(vec![certificate.clone()], key())
             .unwrap();
+        client.enable_secret_extraction = true;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().unwrap();
-        let server = ServerConfig::builder_with_provider(provider)
+        let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![certificate], key())
             .unwrap();
+        server.enable_secret_extraction = true;
         Arc::new(Identity { client: Arc::new(client), server: Arc::new(server) })
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tradewind_split::held_bytes;
 use tradewind_split::limits::{HELD_BYTES_MAX, SCARCE_READ_BYTES};
 
-/// At the entry, each holds a buffer and as many sealed bytes, and at the exit another buffer: without a bound 187 MiB.
+/// At the entry, each holds a buffer and as many sealed bytes, and at the exit another buffer: without a bound 35 MiB.
 const CLIENTS: usize = 250;
 /// Bytes held beyond the limit: reads that began just before it, small reads of all directions, and flows of other tests.
 const BEYOND: usize = CLIENTS * 4 * SCARCE_READ_BYTES + (8 << 20);
