@@ -179,7 +179,8 @@ def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:
     price = "$0.00100 to $0.00128 | $0.09100 to $0.09128"
     assert f"| service, asymmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | {price} | 1.94 |" in written.text
     assert f"| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | {price} | 1.46 |" in written.text
-    assert "| 100% | 50% | 1.50 | +0% |" in written.text
+    assert "| multi-route | 100% | 50% | 1.50 | +0% |" in written.text
+    assert "| service, asymmetric | any | 100% | 1.50 | +0% |" in written.text
     assert "| xlarge | small | 1.50 | +0% | 47% |" in written.text
     assert "| as many nodes as applications | 1.50 (+0%) | 1.50 (+0%) | 1.50 (+0%) |" in written.text
     assert set(written.plots) == {"taas-fig8-site.svg", *(f"taas-fig{number}.svg" for number in range(4, 13))}

@@ -47,10 +47,10 @@ def concurrency(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def load(rows: Sequence[Row]) -> dict[str, str]:
-    """Draw the rate by load of the user's nodes."""
-    found = {
-        name: rate_mbps(rows_at(rows, run.MULTI_ROUTE, share)) for name, share in zip(LOADS, run.SHARES, strict=True)
-    }
+    """Draw the rate by load of the user's nodes, and that of the service."""
+    points = [(name, run.MULTI_ROUTE, share) for name, share in zip(LOADS, run.SHARES, strict=True)]
+    points.append(("service", run.ASYMMETRIC, run.UNLOADED))
+    found = {name: rate_mbps(rows_at(rows, option, share)) for name, option, share in points}
     return {"taas-fig9.svg": _bars("Fig. 9: rate by load of the extra nodes", found)}
 
 

@@ -195,22 +195,23 @@ def _concurrency(rows: Sequence[Row]) -> list[str]:
 
 
 def _load(rows: Sequence[Row]) -> list[str]:
-    idle = rate_mbps(rows_at(rows, run.MULTI_ROUTE, 1.0))
+    idle = rate_mbps(rows_at(rows, run.MULTI_ROUTE, run.UNLOADED))
+    points = [(run.MULTI_ROUTE, name, share) for share, name in LOADS.items()]
     cells = []
-    for share, name in LOADS.items():
-        rate = rate_mbps(rows_at(rows, run.MULTI_ROUTE, share))
+    for option, name, share in [*points, (run.ASYMMETRIC, "any", run.UNLOADED)]:
+        rate = rate_mbps(rows_at(rows, option, share))
         if rate and idle:
-            cells.append([name, f"{share:.0%}", rate.shown(2), rate.relative(idle)])
+            cells.append([option, name, f"{share:.0%}", rate.shown(2), rate.relative(idle)])
     paper = (
         "computation on the 4 extra nodes makes a user's own transfer 20 to 50% slower; the figure compares it with "
         "the service."
     )
     note = (
         "The load is emulated: the gateways of the extra nodes are stopped for the rest of each turn, as a scheduler "
-        "does; the kernel's TCP runs on. The direct route is not used. There is no row of the service, because it "
-        "was not run here: it has nodes of its own, which a user's computation does not load."
+        "does; the kernel's TCP runs on. The direct route is not used. The service has 5 nodes of its own, which a "
+        "user's computation does not load."
     )
-    columns = ["load of the nodes", "time left to the gateway", "rate [Mbit/s]", "to idle nodes"]
+    columns = ["option", "load of the user's nodes", "time left to the gateway", "rate [Mbit/s]", "to idle nodes"]
     title = "Fig. 9: load of the user's nodes"
     return _section(title, paper, _table(columns, cells), note, "![rate by load](taas-fig9.svg)")
 

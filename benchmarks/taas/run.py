@@ -48,7 +48,8 @@ EXTRA_NODES, LOADED_NODES, TYPED_NODES = 5, 4, 3
 """A user's own nodes: as many as the paper's service has, those of its Fig. 9, and those of its Fig. 5."""
 ROUTES = (1, 2, 3, 4, 6, 8)
 APPLICATIONS = NODES = (1, 2, 3, 4, 5)
-SHARES = (1.0, 0.6, 0.5, 0.25)
+UNLOADED = 1.0
+SHARES = (UNLOADED, 0.6, 0.5, 0.25)
 """Parts of the time that relays may run: idle nodes, a load of 40%, of 100%, and of 100% with priority."""
 VOLUMES_GB = (30, 60, 90, 120)
 BYTES_PER_GB = 42_000
@@ -125,6 +126,7 @@ def cells() -> list[Cell]:
     made += _site_cells()
     loaded = multi_route(LOADED_NODES)[1:]
     made += [Cell("fig9", MULTI_ROUTE, share, [loaded], size_for(SECONDS, AGGREGATE), share) for share in SHARES]
+    made.append(Cell("fig9", ASYMMETRIC, UNLOADED, [asymmetric()], size_for(SECONDS, AGGREGATE)))
     return made
 
 
