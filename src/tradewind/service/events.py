@@ -106,17 +106,17 @@ class _Reader:
 
     def read(self) -> list[str]:
         """Return the new events as text: changes of state, the run's events, and last a state that ends the job."""
-        row = self._queue.find(self._job_id)
-        changes = self._queue.events(self._job_id, self._cursor.state)
+        state, newest, engine_job = self._queue.latest([self._job_id]).get(self._job_id, (None, 0, None))
+        changes = self._queue.events(self._job_id, self._cursor.state) if newest > self._cursor.state else []
         last = [change for change in changes if change[1]["state"] in ENDED]
         texts = [self._state(number, document) for number, document in changes if document["state"] not in ENDED]
-        is_all = True
-        if row is not None and row.engine_job is not None:
-            texts += self._run_events(row.engine_job, is_over=row.state in ENDED)
+        is_over, is_all = state is None or state in ENDED, True
+        if engine_job is not None:
+            texts += self._run_events(engine_job, is_over=is_over)
             is_all = len(texts) < STREAM_EVENTS_AT_ONCE
         if is_all:
             texts += [self._state(number, document) for number, document in last]
-            self.has_ended = row is None or (row.state in ENDED and self._cursor.state >= 1 and bool(last or not texts))
+            self.has_ended = state is None or (is_over and self._cursor.state >= 1 and bool(last or not texts))
         return texts
 
     def _state(self, number: int, document: dict[str, object]) -> str:
