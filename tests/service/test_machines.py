@@ -227,9 +227,14 @@ def test_a_goal_chooses_the_plan(world: World, client: httpx.Client) -> None:
 
 def test_a_late_job_is_done_and_says_so(world: World, client: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     """The operator lowers the limit after the quote: everything is copied, after the deadline."""
-    made = client.post("/v1/quotes", json=body("late", deadline_s=8, via="fleet"))
+    # Machines of a busy host have learned to start slowly, so it may refuse the shorter ones.
+    for deadline_s in (8, 16, 32):
+        made = client.post("/v1/quotes", json=body("late", deadline_s=deadline_s, via="fleet"))
+        if made.status_code == 201:
+            break
     assert made.status_code == 201, made.text
-    limit = {"kind": "link", "name": f"{REGIONS[0]}>{REGIONS[1]}", "rate_gbps": OBJECTS * OBJECT_BYTES * 8e-10}
+    rate_gbps = OBJECTS * OBJECT_BYTES * 8e-9 / (deadline_s * 1.25)
+    limit = {"kind": "link", "name": f"{REGIONS[0]}>{REGIONS[1]}", "rate_gbps": rate_gbps}
     assert client.put("/v1/limits", json={"limits": [limit]}).status_code == 200
     try:
         key = {"Idempotency-Key": "late"}
@@ -238,8 +243,8 @@ def test_a_late_job_is_done_and_says_so(world: World, client: httpx.Client, caps
     finally:
         client.put("/v1/limits", json={"limits": []})
     assert world.copied("late")
-    assert job["deadline"]["kept"] is False and job["deadline"]["took_s"] > job["deadline"]["deadline_s"] == 8
-    assert "after its deadline of 8" in job["error"], job["error"]
+    assert job["deadline"]["kept"] is False and job["deadline"]["took_s"] > job["deadline"]["deadline_s"] == deadline_s
+    assert f"after its deadline of {deadline_s}" in job["error"], job["error"]
     assert client.get(f"/v1/jobs/{job_id}/receipt").json()["deadline"] == job["deadline"]
     with pytest.raises(DeadlineMissed) as late:
         _Shown(Namespace(json=True, quiet=True)).end(job)
