@@ -29,6 +29,8 @@ def seaweedfs() -> Server:
         "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         f"-master.volumeSizeLimitMB={VOLUME_MB}", f"-volume.max={VOLUMES_MAX}", "-filer", "-s3",
         f"-s3.port={port}", f"-s3.port.grpc={free_port()}", f"-s3.config={identities}",
+        # Otherwise these have fixed ports, which only one server at a time can have.
+        "-s3.port.iceberg=0", "-s3.port.lance=0",
     ]  # fmt: skip
     for part in ("master", "volume", "filer"):
         command += [f"-{part}.port={free_port()}", f"-{part}.port.grpc={free_port()}"]

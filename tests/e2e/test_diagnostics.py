@@ -81,6 +81,22 @@ def test_refused_credentials_are_named_by_their_source(command: Command, s3: S3P
     assert "; credentials: none (anonymous)\n" in anonymous.stderr
 
 
+@pytest.mark.parametrize(
+    ("url", "way"),
+    [
+        ("s3://bucket", "set AWS_PROFILE or AWS_ACCESS_KEY_ID"),
+        ("gs://bucket", "set GOOGLE_APPLICATION_CREDENTIALS or run `gcloud auth application-default login`"),
+        ("az://account/container", "set AZURE_STORAGE_ACCOUNT_KEY or sign in with `az login`"),
+    ],
+)
+def test_missing_credentials_name_the_way_to_get_some(command: Command, url: str, way: str) -> None:
+    # No instance metadata answers there.
+    nowhere = f"127.0.0.1:{free_port()}"
+    command.environment.update({"GCE_METADATA_HOST": nowhere, "IDENTITY_ENDPOINT": f"http://{nowhere}/"})
+    done = command.run("ls", url).expect(7)
+    assert f"error: list {url}: no credentials: " in done.stderr and way in done.stderr
+
+
 def test_a_wrong_bucket_warns_of_no_uploads(command: Command, s3: S3Place, tmp_path: Path) -> None:
     write_large(tmp_path / "large", 12 * MIB)
     write_tree(tmp_path / "tree", {"a": 10})

@@ -15,6 +15,12 @@ KINDS: list[Kind] = ["s3", "gcs", "azure"]
 CASE = ("NAME", "name")
 SEGMENTS = [("y//z", "y/z"), ("A/./b", "A/b"), ("/k", "k"), ("d/../e", "e")]
 SLOW_KINDS = ["minio", "seaweedfs", "ceph"]
+#: Names that servers store under another name. The object `a/b` shows it.
+CHANGED = {
+    "versitygw": ["a//y", "/lead", "./dot", "a/./e", "a/../f"],
+    "minio": ["/lead", "//lead"],
+    "seaweedfs": ["a//y", "/lead", "back\\slash"],
+}
 SAME, OTHER = (b"same bytes", b"same bytes"), (b"one content", b"another one")
 
 
@@ -105,6 +111,79 @@ def test_names_that_a_file_server_merges(command: Command, source: OddPlace, ver
     with versitygw() as server:
         there = S3Place(server, command)
         assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        # It finds a directory by each Unicode form of its name, and lists its objects by the form that is asked for.
+        ("rclone", ("caf\u00e9/x", "cafe\u0301/x")),
+        ("seaweedfs", ("d/b\\c", "d/b/c")),
+    ],
+)
+def test_names_that_a_real_server_merges(
+    command: Command, source: OddPlace, place: Callable[[str], Place], kind: str, names: tuple[str, str], verb: str
+) -> None:
+    named = dict(zip(names, OTHER, strict=True))
+    fill(source, named)
+    there = place(kind)
+    assert isinstance(there, S3Place)
+    assert_one_failed(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
+def test_a_name_that_a_server_changes_is_refused(command: Command, source: OddPlace, verb: str) -> None:
+    named = {key: f"content of {key}".encode() for key in ("a/b", "/lead", "d/./e", "x//y")}
+    fill(source, named)
+    with OddStore("s3", Habits(merges_segments=True)) as store:
+        there = OddPlace(store, command)
+        assert_changed_names_are_refused(transfer(command, verb, source, there), source, there, named)
+        if verb != "mv":
+            assert_changed_names_are_refused(transfer(command, verb, source, there), source, there, named)
+
+
+@pytest.mark.parametrize(
+    "kind", ["versitygw", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CHANGED if kind != "versitygw")]
+)
+def test_a_name_that_a_real_server_changes_is_refused(
+    command: Command, source: OddPlace, place: Callable[[str], Place], kind: str
+) -> None:
+    named = {key: f"content of {key}".encode() for key in ("a/b", *CHANGED[kind])}
+    fill(source, named)
+    there = place(kind)
+    for verb in ("cp", "sync"):
+        assert_changed_names_are_refused(transfer(command, verb, source, there), source, there, named)
+    sides = [*source.flags("src"), *there.flags("dst")]
+    for key in CHANGED[kind]:
+        refused = command.run("cp", f"{source.url}/a/b", f"{there.url}/{key}", *sides).expect(1)
+        assert "so it would have another name there" in refused.stderr
+    assert there.sizes().keys() == {"a/b"}
+
+
+@pytest.mark.slow
+def test_a_name_that_a_server_rejects_is_explained_by_the_server(
+    command: Command, source: OddPlace, place: Callable[[str], Place]
+) -> None:
+    source.put("a", b"content")
+    there = place("minio")
+    sides = [*source.flags("src"), *there.flags("dst")]
+    for key in ("x//y", "d/../e"):
+        refused = command.run("cp", f"{source.url}/a", f"{there.url}/{key}", *sides).expect(1)
+        assert "XMinioInvalid" in refused.stderr and "hint: choose another destination name" in refused.stderr
+
+
+def assert_changed_names_are_refused(
+    done: Finished, source: OddPlace, there: OddPlace | Place, named: dict[str, bytes]
+) -> None:
+    """Check that only `a/b` was written."""
+    done.expect(4)
+    failed = {failure["source"].removeprefix(f"{source.url}/"): failure for failure in done.failures}
+    assert failed.keys() == named.keys() - {"a/b"}
+    assert all("so it would have another name there" in failure["message"] for failure in failed.values())
+    assert {key: there.get(key) for key in there.sizes()} == {"a/b": named["a/b"]}
+    assert failed.keys() <= source.contents().keys()
 
 
 def test_a_name_that_overwrites_the_copy_of_another_one_is_detected(command: Command, source: OddPlace) -> None:

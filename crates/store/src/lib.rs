@@ -59,7 +59,7 @@ pub use model::{
 };
 pub use open::{open, open_on};
 pub use place::{
-    NameRule, compare_objects, entry_of, follow_no_directories, goes_by_another_name, has_odd_segments, keep_out_of,
+    NameChanges, NameRule, compare_objects, entry_of, follow_no_directories, goes_by_another_name, keep_out_of,
     kinship, name_form, object_kinship, respelled,
 };
 pub use presign::presign;

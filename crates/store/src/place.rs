@@ -8,6 +8,7 @@ use crate::file::{self, FileStore};
 use crate::identity::{Identity, Kinship, Likeness, Relation};
 use crate::{ErrorKind, ListRequest, ObjectInfo, Result, Store};
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use serde::{Deserialize, Serialize};
 
 /// Returns how the place `first` (store and prefix) relates to `second`. A prefix is empty or ends in `/`.
 ///
@@ -66,11 +67,11 @@ fn is_undecided(store: &dyn Store) -> bool {
     matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive)
 }
 
-/// A key as a file system may interpret it: without empty segments and `.`, with `..` resolved, and ignoring case and
-/// Unicode normalization. A `/` at the end stays.
+/// A key as a file system may interpret it: without empty segments and `.`, with `..` resolved, a backslash as a slash,
+/// and ignoring case and Unicode normalization. A `/` at the end stays.
 fn as_path(key: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
-    for segment in key.split('/') {
+    for segment in key.split(['/', '\\']) {
         match segment {
             "" | "." => {}
             ".." => drop(segments.pop()),
@@ -119,15 +120,45 @@ fn folded(name: &str) -> String {
 }
 
 /// One form for all keys that the server of `store` may treat as `key`. A server that keeps objects as files may treat
-/// `a//b`, `a/./b`, `a/x/../b` and `A/B` as `a/b`. `None` where each key is a distinct name: at the clouds, in memory
-/// and in files.
+/// `a//b`, `a/./b`, `a/x/../b`, `a\b` and `A/B` as `a/b`. `None` where each key is a distinct name: at the clouds, in
+/// memory and in files.
 pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
     is_undecided(store).then(|| as_path(key))
 }
 
 /// Returns whether a key has an empty segment, `.` or `..`. A `/` at its end is none of these.
-pub fn has_odd_segments(key: &str) -> bool {
+fn has_odd_segments(key: &str) -> bool {
     key.strip_suffix('/').unwrap_or(key).split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}
+
+/// How a server that keeps objects as files may change a key before it stores the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameChanges {
+    /// By [`NameRule::Segments`].
+    pub segments: bool,
+    /// By [`NameRule::Backslash`].
+    pub backslash: bool,
+}
+
+impl NameChanges {
+    /// Returns the changes that a key may suffer.
+    pub fn of(key: &str) -> Self {
+        Self { segments: has_odd_segments(key), backslash: key.contains('\\') }
+    }
+
+    /// Returns whether there are any.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// Returns whether a rule is one of them. Rules about letters change no key that is stored.
+    pub fn has(self, rule: NameRule) -> bool {
+        match rule {
+            NameRule::Segments => self.segments,
+            NameRule::Backslash => self.backslash,
+            NameRule::AsciiCase | NameRule::OtherCase | NameRule::UnicodeForm => false,
+        }
+    }
 }
 
 /// A rule by which servers treat names as one.
@@ -139,13 +170,15 @@ pub enum NameRule {
     OtherCase,
     /// The normalization forms of Unicode are the same.
     UnicodeForm,
+    /// A backslash is a slash.
+    Backslash,
     /// Empty segments and `.` are ignored, and `..` is resolved.
     Segments,
 }
 
 impl NameRule {
     /// Every rule.
-    pub const ALL: [Self; 4] = [Self::AsciiCase, Self::OtherCase, Self::UnicodeForm, Self::Segments];
+    pub const ALL: [Self; 5] = [Self::AsciiCase, Self::OtherCase, Self::UnicodeForm, Self::Backslash, Self::Segments];
 
     /// Returns whether a server that has `key` shows with it whether it follows this rule.
     pub fn applies_to(self, key: &str) -> bool {
@@ -163,9 +196,14 @@ impl NameRule {
                 DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
                 ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
             ],
+            Self::Backslash => {
+                let (name, end) = key.split_at(key.trim_end_matches('/').len());
+                vec![name.replace('/', "\\") + end, name.replace('\\', "/") + end]
+            }
             Self::Segments => {
                 let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
-                vec![format!("{folder}//{name}"), format!("{folder}././{name}"), format!("{folder}.../../{name}")]
+                let in_the_middle = ["//", "././", ".../../"].map(|odd| format!("{folder}{odd}{name}"));
+                [in_the_middle.as_slice(), &[format!("/{key}")]].concat()
             }
         };
         spellings.retain(|spelling| spelling != key);
@@ -188,7 +226,7 @@ fn other_case(letter: char) -> String {
 
 /// Returns whether the object that a `head` finds as `key` really has another name. That is so if the listing lacks
 /// `key`, or if the object is also found under a spelling by one of the `rules` that the listing lacks. Costs up to two
-/// requests per spelling.
+/// requests per spelling, and two listings of directories if the spelling has another directory.
 ///
 /// # Errors
 /// The store's error for a `head` or a listing, unless it forbids the listing.
@@ -205,11 +243,37 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str, rules: &[NameRul
             Err(error) if is_absent(error.kind) => false,
             Err(error) => return Err(error),
         };
-        if is_there && !is_listed(store, &other).await?.unwrap_or(false) {
+        if is_there
+            && !(is_listed(store, &other).await?.unwrap_or(false) && has_both_directories(store, key, &other).await?)
+        {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Returns whether a listing of directories contains those by which two keys begin to differ; true if they differ
+/// only in their last segment. `rclone serve s3` finds a directory by each Unicode form of its name, and lists its
+/// objects under the form that is asked for.
+///
+/// # Errors
+/// The store's error for a listing.
+async fn has_both_directories(store: &dyn Store, one: &str, other: &str) -> Result<bool> {
+    let (ones, others) = (one.split_inclusive('/'), other.split_inclusive('/'));
+    let shared: String =
+        ones.clone().zip(others.clone()).map_while(|(one, other)| (one == other).then_some(one)).collect();
+    let directory_of = |key: &str| key[shared.len()..].find('/').map(|slash| key[..=shared.len() + slash].to_owned());
+    let (Some(one), Some(other)) = (directory_of(one), directory_of(other)) else { return Ok(true) };
+    let mut left = vec![one, other];
+    let mut request = ListRequest { prefix: shared, delimited: true, ..ListRequest::default() };
+    loop {
+        let page = store.list(&request).await?;
+        left.retain(|directory| !page.prefixes.contains(directory));
+        request.continuation = page.continuation;
+        if left.is_empty() || request.continuation.is_none() {
+            return Ok(left.is_empty());
+        }
+    }
 }
 
 /// Returns whether a listing contains exactly this key; `None` if listing is forbidden. A server that rejects the name
@@ -217,7 +281,7 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str, rules: &[NameRul
 async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
     match entry_of(store, key).await {
         Ok(entry) => Ok(entry.map(|entry| entry.is_some())),
-        Err(error) if error.kind == ErrorKind::BadRequest => Ok(Some(false)),
+        Err(error) if matches!(error.kind, ErrorKind::BadRequest | ErrorKind::InvalidKey) => Ok(Some(false)),
         Err(error) => Err(error),
     }
 }
@@ -384,7 +448,7 @@ mod tests {
 
     #[test]
     fn each_other_spelling_is_another_key_of_the_same_form() {
-        for key in ["k", "/k", "dir/Name", "dir//name", "dir/", "caf\u{e9}", "cafe\u{301}", "a/./b", "123"] {
+        for key in ["k", "/k", "dir/Name", "dir//name", "dir/", "caf\u{e9}", "cafe\u{301}", "a/./b", "a\\b/c/", "123"] {
             let spellings: Vec<String> = NameRule::ALL.iter().flat_map(|rule| rule.spellings(key)).collect();
             assert!(spellings.len() >= 3, "{key}");
             for other in spellings {
@@ -399,7 +463,9 @@ mod tests {
     fn a_name_shows_only_the_rules_that_change_it() {
         use NameRule::*;
         for (key, rules) in [
-            ("2024/01", &[Segments][..]),
+            ("2024", &[Segments][..]),
+            ("2024/01", &[Backslash, Segments]),
+            ("2024\\01/", &[Backslash, Segments]),
             ("\u{ff11}", &[Segments]),
             ("Name", &[AsciiCase, Segments]),
             ("\u{418}\u{43c}\u{44f}", &[OtherCase, Segments]),
@@ -413,6 +479,7 @@ mod tests {
             );
         }
         assert_eq!(AsciiCase.spellings("caf\u{e9}"), ["CAF\u{e9}"]);
+        assert_eq!(Backslash.spellings("a/b\\c/"), ["a\\b\\c/", "a/b/c/"]);
     }
 
     #[test]
@@ -435,10 +502,26 @@ mod tests {
     }
 
     #[test]
+    fn segments_and_backslashes_may_be_changed() {
+        for (key, rules) in [
+            ("a/b", &[][..]),
+            ("a//b", &[NameRule::Segments]),
+            ("a\\b", &[NameRule::Backslash]),
+            ("/a\\b", &[NameRule::Backslash, NameRule::Segments]),
+        ] {
+            let changes = NameChanges::of(key);
+            let found: Vec<_> = NameRule::ALL.into_iter().filter(|rule| changes.has(*rule)).collect();
+            assert_eq!(found, rules, "{key}");
+            assert_eq!(changes.any(), !rules.is_empty(), "{key}");
+        }
+    }
+
+    #[test]
     fn only_private_servers_may_treat_two_keys_as_one() {
         let private = store("s3://b", Some("http://127.0.0.1:9"), None);
         let form = |key| name_form(private.as_ref(), key).unwrap();
         assert_eq!(form("/Y//./z"), form("y/Z"));
+        assert_eq!(form("y\\z"), form("y/z"));
         assert_ne!(form("y/z"), form("y/z/"));
         assert_eq!(name_form(store("s3://b", None, None).as_ref(), "y//z"), None);
     }

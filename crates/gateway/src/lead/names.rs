@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
+use tradewind_store::NameChanges;
 
 /// Memory for all names of a job. With 10 million names, fewer than one in 50 is a false positive.
 pub const FILTER_BYTES: usize = 16 << 20;
@@ -44,16 +45,21 @@ impl Names {
         hashes.insert(name_hash(target, form))
     }
 
-    /// Like [`has_twin`](Self::has_twin). For a twin, returns whether it or an earlier name of this form may have odd
-    /// segments.
-    pub fn twin_by_segments(&self, target: u16, form: &str, has_odd_segments: bool) -> Option<bool> {
-        // No form has an empty segment, so this is the form of nothing else. It is added before the form, and looked
-        // for after it, because names are added concurrently.
-        let odd = format!("{form}//");
-        if has_odd_segments {
-            self.has_twin(target, &odd);
+    /// Like [`has_twin`](Self::has_twin). For a twin, returns how it or an earlier name of this form may be changed.
+    pub fn twin_by(&self, target: u16, form: &str, changes: NameChanges) -> Option<NameChanges> {
+        // No form has an empty segment or a backslash, so these are the forms of nothing else. They are added before the
+        // form, and looked for after it, because names are added concurrently.
+        let [segments, backslash] = ["//", "\\"].map(|end| format!("{form}{end}"));
+        if changes.segments {
+            self.has_twin(target, &segments);
         }
-        self.has_twin(target, form).then(|| self.may_have(target, &odd))
+        if changes.backslash {
+            self.has_twin(target, &backslash);
+        }
+        self.has_twin(target, form).then(|| NameChanges {
+            segments: self.may_have(target, &segments),
+            backslash: self.may_have(target, &backslash),
+        })
     }
 
     /// Returns whether the form of a name may have been added.
@@ -173,17 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_may_have_other_segments_only_if_a_name_of_its_form_has_odd_ones() {
+    fn a_twin_may_be_changed_only_as_a_name_of_its_form_may_be() {
         let names = Names::default();
-        for (form, has_odd_segments, twin) in [
-            ("name", false, None),
-            ("name", false, Some(false)),
-            ("name", true, Some(true)),
-            ("name", false, Some(true)),
-            ("other", true, None),
-            ("other", false, Some(true)),
+        for (form, key, twin) in [
+            ("name", "name", None),
+            ("name", "name", Some(NameChanges::default())),
+            ("name", "/name", Some(NameChanges { segments: true, backslash: false })),
+            ("name", "name", Some(NameChanges { segments: true, backslash: false })),
+            ("other/name", "other//name", None),
+            ("other/name", "other\\name", Some(NameChanges { segments: true, backslash: true })),
         ] {
-            assert_eq!(names.twin_by_segments(0, form, has_odd_segments), twin, "{form}");
+            assert_eq!(names.twin_by(0, form, NameChanges::of(key)), twin, "{key}");
         }
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "InvalidURI"
         | "InvalidObjectName"
         | "XMinioInvalidObjectName"
+        | "XMinioInvalidResourceName"
         | "ObjectParentIsFile"
         | "ExistingObjectIsDirectory"
         | "DirectoryObjectContainsData"

@@ -138,7 +138,7 @@ fn describe_machine(error: &dyn std::error::Error) -> String {
         None => format!(
             "no keys, profile or container is set up, and instance metadata gives none: {}; \
              set AWS_PROFILE or AWS_ACCESS_KEY_ID",
-            innermost(error)
+            innermost(error).trim_end_matches('.')
         ),
     }
 }

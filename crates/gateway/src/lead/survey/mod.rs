@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{FailedObject, JobSpec, Limits};
-use tradewind_store::{Error, Expect, ObjectInfo, Store};
+use tradewind_store::{Error, Expect, NameChanges, ObjectInfo, Store};
 
 /// Maximum number of findings in the channel; at the limit the listing waits.
 pub const FOUND_QUEUE_MAX: usize = 4096;
@@ -53,7 +53,7 @@ pub struct WorkItem {
     pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
-    /// Whether the destination may take its name for that of another object of this job.
+    /// Whether the destination may take its name for that of another object of this job, or change it.
     pub twin: Option<Twin>,
 }
 
@@ -63,8 +63,8 @@ pub struct WorkItem {
 pub struct Twin {
     /// The destination had it when it was listed. It stays as it is, unless the job has written the other one over it.
     pub is_there: bool,
-    /// The two names may differ in their segments, and not only in letters.
-    pub by_segments: bool,
+    /// How one of the two names may be changed. Without these they differ only in letters.
+    pub by: NameChanges,
 }
 
 /// Result of the survey.

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tradewind_contract::{FailedObject, ObjectFilter, Selection, Target};
-use tradewind_store::{Error, ErrorKind, ObjectInfo, Store, has_odd_segments, name_form};
+use tradewind_store::{Error, ErrorKind, NameChanges, ObjectInfo, Store, name_form};
 
 /// A survey under way. Shared by the ranges that are listed at once.
 struct Walk {
@@ -138,7 +138,7 @@ impl Walk {
         let (names, targets) = (self.names.clone(), self.survey.targets.clone());
         let know = move |target: u16, key: &str| {
             if let Some(form) = targets.get(usize::from(target)).and_then(|store| name_form(store.as_ref(), key)) {
-                names.twin_by_segments(target, &form, has_odd_segments(key));
+                names.twin_by(target, &form, NameChanges::of(key));
             }
         };
         Ok(self.survey.done.each_key(know).await?)

@@ -13,7 +13,7 @@ use crate::node::work::Unsynced;
 use futures::StreamExt;
 use std::sync::atomic::Ordering;
 use tradewind_contract::{Comparison, Selection};
-use tradewind_store::{Error, ErrorKind, Expect, ObjectInfo, Store, Written, has_odd_segments, name_form};
+use tradewind_store::{Error, ErrorKind, Expect, NameChanges, ObjectInfo, Store, Written, name_form};
 
 /// The clock may have been set back by so much while a run wrote.
 const CLOCK_SLACK_MS: i64 = 15 * 60 * 1000;
@@ -25,8 +25,8 @@ pub(super) struct Candidate {
     ours: ObjectInfo,
     theirs: Option<ObjectInfo>,
     check: Option<Box<Unsynced>>,
-    /// If the destination may take its name for that of another object: whether their segments may differ.
-    twin_by_segments: Option<bool>,
+    /// If the destination may take its name for that of another object, or change it: how it may be changed.
+    twin_by: Option<NameChanges>,
 }
 
 impl Walk {
@@ -70,7 +70,7 @@ impl Walk {
         };
         let mut verdicts = std::pin::pin!(verdicts);
         while let Some((candidate, same)) = verdicts.next().await {
-            if same && candidate.twin_by_segments.is_none() {
+            if same && candidate.twin_by.is_none() {
                 skipped[usize::from(candidate.target)].add(&candidate.ours);
             } else {
                 self.say(Found::Item(self.work(candidate, same))).await?;
@@ -124,11 +124,13 @@ impl Walk {
                 continue;
             }
             let form = name_form(store.as_ref(), &target_key);
-            let is_odd = has_odd_segments(&target_key);
-            let twin_by_segments = form.and_then(|form| self.names.twin_by_segments(target, &form, is_odd));
+            let changes = NameChanges::of(&target_key);
+            let may_be_changed = changes.any() && theirs.is_none();
+            let twin_by =
+                form.and_then(|form| self.names.twin_by(target, &form, changes).or(may_be_changed.then_some(changes)));
             let is_last = index + 1 == self.survey.targets.len();
             let ours = if is_last { ours.take() } else { ours.clone() };
-            let candidate = |ours| Candidate { target, target_key, ours, theirs, check: None, twin_by_segments };
+            let candidate = |ours| Candidate { target, target_key, ours, theirs, check: None, twin_by };
             candidates.extend(ours.map(candidate));
         }
         Ok(())
@@ -288,7 +290,7 @@ impl Walk {
     }
 
     fn work(&self, candidate: Candidate, same: bool) -> Box<WorkItem> {
-        let twin = candidate.twin_by_segments.map(|by_segments| Twin { is_there: same, by_segments });
+        let twin = candidate.twin_by.map(|by| Twin { is_there: same, by });
         Box::new(WorkItem {
             target: candidate.target,
             target_key: candidate.target_key,
