@@ -27,7 +27,6 @@ from tradewind.model.plan import Plan
 
 if TYPE_CHECKING:
     from tradewind.engine.attach import AttachedJob
-    from tradewind.engine.closed import ClosedPlaces
     from tradewind.engine.receipt import RunReport
     from tradewind.fleet.remains import Remains
 
@@ -180,14 +179,6 @@ class Job:
         self._control.pause(self.id)
         self._close()
         return self
-
-    def plan_around(self, closed: ClosedPlaces) -> Plan:
-        """Return the plan of the next run. If the latest plan uses places that are closed, plan the rest without them.
-
-        Without another plan, the latest one stays. Raises JobNotFound, JobUnreadable, JobBusy if the job runs,
-        UsageError if it has nothing left to do, GatewayError, TopologyError.
-        """
-        return self._control.plan_around(self.id, closed)
 
     def require_resumable(self) -> JobRecord:
         """Return the job's record. Raises JobBusy if it runs, UsageError if nothing is left to do; JobNotFound."""

@@ -322,7 +322,7 @@ class JobWorker:
         """
         with self._database.read() as connection:
             closed = operator_rules(connection).closed_places
-        plan = job.plan_around(closed)
+        plan = self._engine.control.plan_around(job.id, closed)
         _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]))
 
     def _started_before(
