@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -23,6 +24,8 @@ from tradewind.model.url import parse_url
 __all__ = ["Check", "Checks"]
 
 ENDED = ("done", "failed", "cancelled")
+ACTIVE = ("running", "pausing", "stopping", "cancelling")
+MACHINES_TENANT = "epsilon"
 QUIET_S = 300.0
 """Longest time in which nothing ends once all faults are over: a delivery whose server died is sent after 120 s."""
 ENDS_S = 20.0
@@ -42,8 +45,8 @@ REASONS = {
 RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
 """Bounds on the last quarter over the first, for replicas that ran in both."""
 GROWTH_SLACK_FILES = 20
-SEEN_SHARE, UNSEEN_S, LOST_S = 0.9, 10.0, 30.0
-"""Bounds on the charged time of machines: of what was seen, beyond it for each, and for each of a killed server."""
+SEEN_SHARE, SLACK_S, LOST_S = 0.9, 2.0, 30.0
+"""Bounds on the charged time of machines: of what was seen, beyond the job's active time, and for a killed server."""
 STARTING_S = 20.0
 """Time after which a replica has started, also on a busy machine."""
 
@@ -203,32 +206,52 @@ class Checks:
         return check
 
     def _machine_charges(self) -> Check:
-        """Compare the machines of each job's ledger with its charges, and those of all jobs with what was seen.
+        """Compare the machines of each job's ledger with its charges, its active time, and the machines that were seen.
 
         A machine is seen a little later and less long than it lives. If its server was killed, it is charged until the
         next one ends it, by the clocks of two servers, of which one may be wrong.
         """
-        check = Check("charged machines = ledger = machines that were seen", 0)
-        lines: list[tuple[float, bool]] = []
-        for sent in self._accepted:
-            if sent.submission.kind == "machines":
-                job = self._clients.ask(sent.submission.tenant, "GET", f"/v1/jobs/{sent.job}").json()
-                receipt = self._clients.ask(sent.submission.tenant, "GET", f"/v1/jobs/{sent.job}/receipt").json()
-                ledger = [one for one in (job["ledger"] or {"lines": []})["lines"] if one["kind"] == "machine"]
-                charged = [one["usd_micros"] for one in receipt["charges"] if one["what"].startswith("machine: ")]
-                if abs(sum(charged) - sum(one["usd"] for one in ledger) * 1e6) > len(ledger) + len(charged):
-                    check.violations.append(f"job {sent.job}: charged {charged}, ledger {ledger}")
-                lost = {number for number, run in enumerate(receipt["runs"], 1) if run["outcome"] is None}
-                lines += [(one["quantity"], one["run"] in lost) for one in ledger]
-        check.looked_at, lost_lines = len(lines), sum(is_lost for _, is_lost in lines)
-        charged_s = sum(seconds for seconds, _ in lines)
+        check = Check("machines: charges = ledger, within the job's active time, at least as long as seen", 0)
+        active_s, charged_s, lost_lines = self._active_s(), 0.0, 0
+        for job in (sent.job for sent in self._accepted if sent.submission.kind == "machines"):
+            ledger, charged_usd, lost = self._machine_lines(str(job))
+            if abs(charged_usd - sum(one["usd"] for one in ledger)) * 1e6 > 2 * len(ledger):
+                check.violations.append(f"job {job}: charged {charged_usd} USD, ledger {ledger}")
+            for one in ledger:
+                is_lost = one["run"] in lost
+                most_s = active_s[str(job)] + SLACK_S + (LOST_S + max(CLOCK_STEPS_S) if is_lost else 0.0)
+                if one["quantity"] > most_s:
+                    check.violations.append(f"job {job}: {one['what']} {one['quantity']:.0f} s, active {most_s:.0f} s")
+                charged_s += one["quantity"]
+                lost_lines += is_lost
+            check.looked_at += len(ledger)
         seen_s = sum(last_s - first_s for first_s, last_s in self._watch.machines.values())
         self.machine_s = (charged_s, seen_s)
-        least_s = seen_s * SEEN_SHARE - lost_lines * LOST_S
-        most_s = seen_s + len(lines) * UNSEEN_S + lost_lines * (LOST_S + max(CLOCK_STEPS_S))
-        if not least_s <= charged_s <= most_s:
+        if charged_s < seen_s * SEEN_SHARE - lost_lines * LOST_S:
             check.violations.append(f"charged {charged_s:.0f} s of machines, seen {seen_s:.0f} s ({lost_lines} lost)")
         return check
+
+    def _active_s(self) -> dict[str, float]:
+        """Return how long each job was active, by the clock of the database."""
+        found: dict[str, float] = defaultdict(float)
+        began: dict[str, int] = {}
+        for job, at_ms, state in rows(
+            self._world, "SELECT job, at_unix_ms, state FROM job_events ORDER BY job, number"
+        ):
+            if (since_ms := began.pop(job, None)) is not None:
+                found[job] += (at_ms - since_ms) / 1000
+            if state in ACTIVE:
+                began[job] = at_ms
+        return found
+
+    def _machine_lines(self, job: str) -> tuple[list[dict[str, Any]], float, set[int]]:
+        """Return the machines of a job's ledger, what was charged for them [USD], and the runs that were lost."""
+        shown = self._clients.ask(MACHINES_TENANT, "GET", f"/v1/jobs/{job}").json()
+        receipt = self._clients.ask(MACHINES_TENANT, "GET", f"/v1/jobs/{job}/receipt").json()
+        lines = [] if shown["ledger"] is None else shown["ledger"]["lines"]
+        charged = sum(one["usd_micros"] for one in receipt["charges"] if one["what"].startswith("machine: "))
+        lost = {number for number, run in enumerate(receipt["runs"], 1) if run["outcome"] is None}
+        return [one for one in lines if one["kind"] == "machine"], charged / 1e6, lost
 
     def _invoices(self) -> Check:
         check = Check("invoices = charges, to the cent", 0)
@@ -315,7 +338,7 @@ class Checks:
         admin = {"Authorization": f"Bearer {self._world.admin_token}"}
         fleets = httpx.get(f"{self._world.url}/v1/fleets", headers=admin, timeout=30).json()["fleets"]
         check.violations += [f"fleet {one['id']} has machines" for one in fleets if one["machines"]]
-        done = f"SELECT count(*) FROM jobs WHERE tenant = 'epsilon' AND state IN {ENDED}"
+        done = f"SELECT count(*) FROM jobs WHERE tenant = '{MACHINES_TENANT}' AND state IN {ENDED}"
         if rows(self._world, done)[0][0] and not self._watch.machines:
             check.violations.append("no machine was seen, although jobs wanted some")
         return check
