@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 READY_TIMEOUT_S = 20.0
+LISTED_MAX = 3
 REQUEST_BYTES_MAX = (1 << 20) + 4096
 _WRITE_BYTES_MAX = 1 << 20
 _HEADER = struct.Struct("<IIQQIIIHH")
@@ -37,15 +38,18 @@ class FuseFolder:
     - `close_error`: every close of a file that was written fails with this error, once for each file, and its bytes are
       lost
     - `folds_below`: below this folder, names that differ only in case are one
+    - `breaks_off`: a listing of this folder ends after LISTED_MAX entries, with ENOENT
     """
 
-    def __init__(self, path: Path, backing: Path, *, close_error: str = "", folds_below: str = "") -> None:
+    def __init__(
+        self, path: Path, backing: Path, *, close_error: str = "", folds_below: str = "", breaks_off: str = ""
+    ) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
             raise FuseError("only root can mount a file system of its own" if os.geteuid() else "no /dev/fuse")
         for folder in (path, backing):
             folder.mkdir(parents=True, exist_ok=True)
         self.path = path
-        words = [sys.executable, __file__, str(path), str(backing), close_error, folds_below]
+        words = [sys.executable, __file__, str(path), str(backing), close_error, folds_below, breaks_off]
         self._server = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
         end = time.monotonic() + READY_TIMEOUT_S
         while not os.path.ismount(path):
@@ -68,11 +72,12 @@ class FuseFolder:
 
 
 class _Server:
-    def __init__(self, device: int, backing: Path, close_error: str, folds_below: str) -> None:
+    def __init__(self, device: int, backing: Path, close_error: str, folds_below: str, breaks_off: str) -> None:
         self.device = device
         self.backing = os.fsencode(backing)
         self.close_error = getattr(errno, close_error) if close_error else 0
         self.folds_below = os.fsencode(folds_below)
+        self.breaks_off = os.fsencode(breaks_off)
         self.paths = {_NODE_OF_ROOT: b""}
         self.nodes = {b"": _NODE_OF_ROOT}
         self.last_node = _NODE_OF_ROOT
@@ -227,8 +232,12 @@ class _Server:
 
     def _list(self, node: int, data: bytes) -> bytes:
         _, offset, size = struct.unpack_from("<QQI", data)
-        answer = b""
-        for index, name in enumerate(sorted(os.listdir(self._path(node)))[offset:], offset + 1):
+        answer, names = b"", sorted(os.listdir(self._path(node)))
+        if self.breaks_off and self.paths[node] == self.breaks_off:
+            names = names[:LISTED_MAX]
+            if offset == LISTED_MAX:
+                raise OSError(errno.ENOENT, "")
+        for index, name in enumerate(names[offset:], offset + 1):
             now = os.lstat(self._path(node) + b"/" + name)
             entry = struct.pack("<QQII", now.st_ino, index, len(name), now.st_mode >> 12) + name
             entry += b"\0" * (-len(entry) % 8)
@@ -256,7 +265,7 @@ class _Server:
 
 def main() -> None:
     """Mount and serve until the mount or our parent ends."""
-    path, backing, close_error, folds_below = sys.argv[1:]
+    path, backing, close_error, folds_below, breaks_off = sys.argv[1:]
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions".encode()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -266,7 +275,7 @@ def main() -> None:
         os.read(0, 1)
         subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
         os._exit(0)
-    _Server(device, Path(backing), close_error, folds_below).serve()
+    _Server(device, Path(backing), close_error, folds_below, breaks_off).serve()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from testbed.trees import write_tree
+from testbed.faults.fuse import FuseError, FuseFolder
+from testbed.trees import tree_hashes, write_tree
 
 HIDDEN = os.fsdecode(b"hidden\xff")
 FILES = {"hidden.log": 10, "one.log": 10, "two.log": 10, "three.log": 10}
@@ -87,3 +88,22 @@ def test_unlistable_names_are_quoted_for_a_shell(command: Command, tmp_path: Pat
         done = command.run(*words, source).expect(4)
         assert r"$'hidden\xff/'" in done.stderr and "rename it" in done.stderr
     assert (source / HIDDEN / "in.log").exists()
+
+
+def test_a_listing_that_breaks_off_is_not_called_complete(command: Command, tmp_path: Path) -> None:
+    """The C library takes ENOENT for the end of a directory."""
+    backing, copy = tmp_path / "from", tmp_path / "to"
+    files = {f"{folder}/{number}": 10 for folder in ("short", "whole") for number in range(8)}
+    write_tree(backing, files)
+    write_tree(copy, files)
+    before = tree_hashes(backing)
+    try:
+        with FuseFolder(tmp_path / "shown", backing, breaks_off="short") as shown:
+            synced = command.run("sync", "--delete", "-y", shown.path, copy).expect(5)
+            assert "nothing was deleted: the source was not listed completely" in synced.stderr
+            assert tree_hashes(copy) == before
+            assert command.run("check", "--one-way", shown.path, copy).code != 0
+            command.run("mv", "-r", shown.path, tmp_path / "moved").expect(5)
+    except FuseError as error:
+        pytest.skip(str(error))
+    assert {f"short/{number}" for number in range(8)} == set(tree_hashes(backing))

@@ -22,6 +22,7 @@
 
 mod disk;
 mod durable;
+mod entries;
 mod errors;
 mod grain;
 mod identity;

@@ -6,16 +6,17 @@
 //! oldest is forgotten and restarts after its last key.
 
 use super::Tree;
+use super::entries::each_entry;
 use super::links::{Blocked, Entered, identities_upwards, is_link};
 use super::path::is_temporary;
 use super::read::{is_kind, object_info, special_name};
 use crate::error::LEADS_BACK;
 use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, Result};
-use nix::dir::{Dir, Type};
+use nix::dir::Type;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::AtFlags;
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::sys::stat::{FileStat, fstat, fstatat};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -231,29 +232,22 @@ impl Tree {
     fn frame(&self, entered: Entered, path_length: usize, refused: &mut Vec<Vec<u8>>) -> Result<Frame, Errno> {
         let Entered { directory, through_link } = entered;
         let stat = fstat(&directory)?;
-        let mut entries = Dir::openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let mut names = Names::default();
         let mut is_empty = true;
-        for entry in entries.iter() {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
+        each_entry(&directory, |name, kind| {
+            is_empty = false;
             let Ok(text) = std::str::from_utf8(name) else {
-                is_empty = false;
                 let mut name = name.to_owned();
-                if self.may_be_directory(&directory, &name, entry.file_type()) {
+                if self.may_be_directory(&directory, &name, kind) {
                     name.push(b'/');
                 }
                 refused.push(name);
-                continue;
+                return Ok(());
             };
             if is_temporary(text) {
-                is_empty = false;
-                continue;
+                return Ok(());
             }
-            let mut kind = match entry.file_type() {
+            let mut kind = match kind {
                 Some(Type::File) => Kind::File,
                 Some(Type::Directory) => Kind::Directory,
                 Some(Type::Symlink) | None => Kind::Unknown,
@@ -263,10 +257,9 @@ impl Tree {
                 // A directory sorts as `name/`, so its kind must be known before sorting.
                 kind = Kind::Directory;
             }
-            names.push(name, kind)?;
-        }
+            names.push(name, kind)
+        })?;
         names.sort();
-        is_empty &= names.spans.is_empty();
         let identity = (stat.st_dev, stat.st_ino);
         let upwards = if self.follow_symlinks && through_link { identities_upwards(&directory)? } else { Vec::new() };
         Ok(Frame { directory, identity, upwards, names, is_empty, next: 0, path_length })

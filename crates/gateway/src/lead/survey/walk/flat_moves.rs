@@ -58,7 +58,10 @@ impl Walk {
         for (index, ((store, target), may_be_source)) in targets.enumerate() {
             // A job has few destinations; the contract's indices are 16 bits wide.
             let (index, key) = (index as u16, format!("{}{}", target.key, last_part(name)));
-            if !may_be_source || !self.is_open(index.into()) || self.was_written(index, &key).await? {
+            if !may_be_source || self.was_written(index, &key).await? {
+                continue;
+            }
+            if self.ask_target(index.into(), &key).await?.is_none() {
                 continue;
             }
             let pair = ((self.survey.source.as_ref(), ours.key.as_str()), (store.as_ref(), key.as_str()));
