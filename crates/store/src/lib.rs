@@ -34,6 +34,7 @@ mod restored;
 mod rounds;
 mod s3;
 mod scope;
+mod spelling;
 mod token;
 mod versions;
 mod written;

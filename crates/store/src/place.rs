@@ -6,8 +6,9 @@
 
 use crate::file::{self, FileStore};
 use crate::identity::{Identity, Kinship, Likeness, Relation};
+use crate::spelling::{other_ascii_case, unicode_forms};
 use crate::{ErrorKind, ListRequest, ObjectInfo, Result, Store};
-use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use icu_normalizer::DecomposingNormalizerBorrowed;
 use serde::{Deserialize, Serialize};
 
 /// Returns how the place `first` (store and prefix) relates to `second`. A prefix is empty or ends in `/`.
@@ -189,13 +190,10 @@ impl NameRule {
     /// because some servers ignore the case of no others.
     fn spellings(self, key: &str) -> Vec<String> {
         let mut spellings = match self {
-            Self::AsciiCase => vec![key.chars().map(other_ascii_case).collect()],
+            Self::AsciiCase => vec![other_ascii_case(key)],
             Self::OtherCase if key.contains(|letter: char| letter.is_ascii_alphabetic()) => Vec::new(),
             Self::OtherCase => vec![key.chars().map(other_case).collect()],
-            Self::UnicodeForm => vec![
-                DecomposingNormalizerBorrowed::new_nfd().normalize(key).into_owned(),
-                ComposingNormalizerBorrowed::new_nfc().normalize(key).into_owned(),
-            ],
+            Self::UnicodeForm => unicode_forms(key).into(),
             Self::Backslash => {
                 let (name, end) = key.split_at(key.trim_end_matches('/').len());
                 vec![name.replace('/', "\\") + end, name.replace('\\', "/") + end]
@@ -209,15 +207,6 @@ impl NameRule {
         spellings.retain(|spelling| spelling != key);
         spellings
     }
-}
-
-/// Spellings of a name with ASCII letters, of which a file system finds one if it ignores case or Unicode form.
-pub(crate) fn other_spellings(name: &str) -> Vec<String> {
-    [NameRule::AsciiCase, NameRule::UnicodeForm].into_iter().flat_map(|rule| rule.spellings(name)).collect()
-}
-
-fn other_ascii_case(letter: char) -> char {
-    if letter.is_ascii_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
 }
 
 fn other_case(letter: char) -> String {

@@ -11,7 +11,7 @@ use super::path::{Split, is_temporary_of, segments, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
 use crate::model::stays;
-use crate::place::other_spellings;
+use crate::spelling::other_spellings;
 use crate::{
     ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Restored, Result, UploadId, Written,
 };
