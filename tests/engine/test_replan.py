@@ -204,6 +204,17 @@ def test_a_ceiling_is_reduced_by_the_spent_cost_and_never_exceeded(ceiling_usd: 
     assert found.ceiling_usd_per_gb * 1.0 + found.plan.overlay.cost.machines_usd + 0.001 <= ceiling_usd
 
 
+def test_the_average_price_of_a_new_plan_counts_what_was_already_sent() -> None:
+    """Else the lead of a resumed job would refuse the list of all its objects, because the rest is dear."""
+    before = state()
+    found = revise_plan(plan_request(MaxCost(0.2), 0.2), before)
+    assert found is not None and found.ceiling_usd is not None and found.plan.mean_usd_per_gb > 0
+    left_gb, total_gb = before.left_bytes / 1e9, before.total_bytes / 1e9
+    assert 0 < left_gb < total_gb
+    assert found.mean_usd_per_gb * total_gb == pytest.approx(before.egress_usd + left_gb * found.plan.mean_usd_per_gb)
+    assert found.ceiling_usd >= found.mean_usd_per_gb * total_gb
+
+
 @pytest.mark.parametrize("ceiling_usd", [0.052, 0.07])
 def test_no_plan_is_adopted_if_the_ceiling_leaves_no_room(ceiling_usd: float) -> None:
     assert revise_plan(plan_request(MaxCost(ceiling_usd), ceiling_usd), state()) is None

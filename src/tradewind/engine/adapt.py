@@ -532,8 +532,8 @@ def _limited(spec: JobSpec, found: RevisedPlan) -> JobSpec:
     spec = replace(spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s)
     if found.ceiling_usd is None or found.ceiling_usd_per_gb is None or spec.ceiling_usd is None:
         return spec
-    usd_per_gb = max(found.plan.mean_usd_per_gb, found.ceiling_usd_per_gb * (1 - 2 * RETRY_RESERVE))
-    return replace(spec, ceiling_usd=found.ceiling_usd, ceiling_usd_per_gb=usd_per_gb)
+    usd_per_gb = max(found.mean_usd_per_gb, found.ceiling_usd_per_gb * (1 - 2 * RETRY_RESERVE))
+    return replace(spec, ceiling_usd=found.ceiling_usd, ceiling_usd_per_gb=min(usd_per_gb, found.ceiling_usd_per_gb))
 
 
 def _by_regions(sent_gb: Mapping[str, float], *, standard: bool) -> dict[RegionPair, float]:

@@ -114,6 +114,8 @@ class RevisedPlan:
     limit_bytes_per_s: int | None
     ceiling_usd: float | None = None
     """The egress of all bytes at `ceiling_usd_per_gb`; None: as before."""
+    mean_usd_per_gb: float = 0.0
+    """The average price of all bytes: of those already sent, and of the rest with this plan."""
 
 
 def observed_links(
@@ -221,7 +223,9 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
             machines_usd=state.machines_usd,
             requests_usd=state.requests_usd,
         )
-    return RevisedPlan(renamed, ceiling, limit, None if ceiling is None else ceiling * state.total_bytes / 1e9)
+    total_gb = state.total_bytes / 1e9
+    mean = (state.egress_usd + left_gb * renamed.mean_usd_per_gb) / total_gb if total_gb > 0 else 0.0
+    return RevisedPlan(renamed, ceiling, limit, None if ceiling is None else ceiling * total_gb, mean)
 
 
 def as_seen(catalog: Catalog, links: Mapping[RegionPair, float], standard_links: Mapping[RegionPair, float]) -> Catalog:
