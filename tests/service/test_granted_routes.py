@@ -161,3 +161,21 @@ def test_a_stopped_job_waits_for_its_routes_only_if_they_are_open(
     assert [queue.get("default", one).routes is None for one in (first, other)] == [True, False]
     assert [queue.get("default", one).state for one in (first, other)] == ["running", "waiting"]
     assert json.loads(queue.get("default", first).granted or "")["links"] == [DIRECT]
+
+
+def test_a_job_that_is_tried_again_is_planned_again_if_its_routes_are_closed(
+    database: ServiceDatabase, tmp_path: Path
+) -> None:
+    queue, server = JobQueue(database), scheduler(database, tmp_path, "one")
+    job_id = queue.submit(SENDER, "a", "", copy_request(tmp_path / "a"), ["a"])[0].id
+    plan(database, job_id, RELAYED)
+    server.step()
+    assert json.loads(queue.get("default", job_id).granted or "")["links"] == list(RELAYED)
+    with database.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.id == job_id).values(engine_job="job-1"))
+        connection.execute(insert(resource_limits).values(kind="site", name="site:r", active=0))
+    assert queue.move(job_id, ("running",), "waiting", failures='{"transient": 1}', failure="transient", granted=None)
+    server.step()
+    waiting = server.answer(job_id)
+    assert queue.get("default", job_id).routes is None
+    assert waiting is not None and "site:r" not in (waiting[0] or ""), waiting

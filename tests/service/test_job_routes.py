@@ -135,6 +135,10 @@ def test_plans_that_alternate_are_granted_together() -> None:
         _require_granted(row(first.links, first), second)
     assert set(planned.value.routes.links) == {*first.links, *second.links}
     _require_granted(row(planned.value.routes.links, planned.value.routes), first)
+    for closed in (Resource("link", "a>r"), Resource("site", "r")):
+        with pytest.raises(_RoutesNotGranted) as planned:
+            _require_granted(row(first.links, first), second, [closed])
+        assert planned.value.routes == second, "it would wait for what its plan does not use"
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,11 @@ class JobControl:
         launch = replace(limited_launch(launch, limit_bytes_per_s), deadline_s=document.get("deadline_s"))
         if provider is not None:
             launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
-        if launch.plan_request is not None:  # A plan that was made between two runs may have further prices.
-            planned = plan_prices(launch.plan, launch.plan_request.catalog)
-            ledger = replace(ledger, prices=ledger.prices.joined(planned))
+        if launch.plan_request is not None:
+            # A plan that was made between two runs may have further prices, and other types of machines.
+            prices, planned = ledger.prices, plan_prices(launch.plan, launch.plan_request.catalog)
+            prices = replace(prices, machines={**prices.machines, **planned.machines}).joined(planned)
+            ledger = replace(ledger, prices=prices)
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)

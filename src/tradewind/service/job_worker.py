@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -56,6 +56,7 @@ from tradewind.service.operator_rules import ClosedToRun, PresentRules, operator
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.routes_recorder import RoutesRecorder
+from tradewind.service.scheduler.jobs import Resource
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import ACTIVE
@@ -303,7 +304,8 @@ class JobWorker:
                 rules = operator_rules(connection)
             proposal = rules.proposed(self._engine, wanted, credentials)
             try:
-                _require_granted(row, planned_routes(proposal.plan, scheduled_links(row.request)[0][0]))
+                direct = scheduled_links(row.request)[0][0]
+                _require_granted(row, planned_routes(proposal.plan, direct), rules.closed)
                 self._engine.keep(proposal)
             except BaseException:
                 proposal.drop()
@@ -321,9 +323,9 @@ class JobWorker:
         Raises TradewindError, _RoutesNotGranted.
         """
         with self._database.read() as connection:
-            closed = operator_rules(connection).closed_places
-        plan = self._engine.control.plan_around(job.id, closed)
-        _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]))
+            rules = operator_rules(connection)
+        plan = self._engine.control.plan_around(job.id, rules.closed_places)
+        _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]), rules.closed)
 
     def _started_before(
         self,
@@ -509,15 +511,17 @@ class JobWorker:
         self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
 
 
-def _require_granted(row: JobRow, routes: JobRoutes | None) -> None:
+def _require_granted(row: JobRow, routes: JobRoutes | None, closed: Collection[Resource] = ()) -> None:
     """Raise _RoutesNotGranted if a job's plan has links that it was not granted.
 
-    They include the links of its last plan: it could alternate between two.
+    They include the links of its last plan, unless that is `closed`: it could alternate between two.
     """
     granted = _granted_links(row)
     if routes is not None and not set(routes.links) <= set(granted):
         before = JobRoutes.of_text(row.routes)
-        raise _RoutesNotGranted(routes if before is None else routes.with_links(before.links))
+        if before is not None and not before.uses(closed):
+            routes = routes.with_links(before.links)
+        raise _RoutesNotGranted(routes)
 
 
 def _granted_links(row: JobRow) -> list[str]:

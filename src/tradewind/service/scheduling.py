@@ -384,6 +384,8 @@ class ServiceScheduler:
             assert row.failure is not None
             moved_bytes = row.moved_bytes - seen.moved_bytes
             events.append(RunFailed(row.id, row.failure, moved_bytes, self._spent_usd.get(row.id)))
+            if seen.routes != row.routes:
+                events.append(JobReplanned(service_job(row, self._proven, self._rules_of_machines)))
         else:
             if phase is not None:
                 events.append(JobCancelled(row.id, self._spent_usd.get(row.id)))
