@@ -24,7 +24,7 @@ from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
 from tradewind.engine.gateways import end_abandoned
 from tradewind.engine.orphans import OrphanEnds, orphaned_fleets
-from tradewind.errors import JobBusy, UsageError
+from tradewind.errors import GatewayError, JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
@@ -407,6 +407,31 @@ def test_a_job_whose_machines_another_command_cannot_end_is_busy(
     other.give_back(fleet)
     end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
     assert cloud.living == {}
+
+
+@pytest.mark.parametrize("fails", ["its answer", "the second listing"])
+def test_a_machine_that_a_killed_command_has_ended_was_launched(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Its launch was not answered, and the cloud has forgotten it since, so only the former command has seen it."""
+    fleet = killed(tmp_path, cloud)
+    monkeypatch.setattr(Cloud, "settles_s", 0.01)
+
+    def end(self: Cloud, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        ended = FakeProvider.terminate(self, ids, grace_s=grace_s)
+        if fails == "its answer":
+            raise CallRefused(Refusal("permission", "the command was killed"))
+        self.answers = False
+        return ended
+
+    with monkeypatch.context() as killing:
+        killing.setattr(Cloud, "terminate", end)
+        with pytest.raises((CallRefused, GatewayError)):
+            end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    cloud.answers = True
+    assert cloud.living == {}
+    assert end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").unlaunched == {fleet: frozenset()}
+    assert [name for name, _, _ in FleetJournal(tmp_path).lives(fleet)] == ["one"]
 
 
 class Leaving(Cloud):
