@@ -28,6 +28,7 @@ from tradewind.errors import GatewayError, JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
+from tradewind.fleet.patience import OUTAGE_S
 from tradewind.fleet.provider import (
     FLEET_TAG,
     CallRefused,
@@ -41,6 +42,7 @@ from tradewind.fleet.provider import (
 )
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+from tradewind.model.latch import Latch
 
 RENTED = {"kind": "gcp"}
 TAKEN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": RENTED}]}
@@ -432,6 +434,24 @@ def test_a_machine_that_a_killed_command_has_ended_was_launched(
     assert cloud.living == {}
     assert end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").unlaunched == {fleet: frozenset()}
     assert [name for name, _, _ in FleetJournal(tmp_path).lives(fleet)] == ["one"]
+
+
+def test_a_start_that_waits_for_another_command_notices_that_it_is_to_stop(tmp_path: Path, cloud: Cloud) -> None:
+    fleet, other, stopping = killed(tmp_path, cloud), FleetJournal(tmp_path), Latch()
+    assert other.claim(fleet)
+    timer = threading.Timer(0.2, stopping.set)
+    timer.start()
+    with pytest.raises(GatewayError, match=f"stopped while another command was ending the machines of fleet {fleet}"):
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1", stopping)
+    timer.join()
+    other.give_back(fleet)
+    stopping.set()
+    assert end_abandoned(FleetJournal(tmp_path), "no-binary", "j1", stopping).left == []
+    assert cloud.living == {}
+
+
+def test_a_job_waits_for_another_command_as_long_as_that_may_try() -> None:
+    assert gateways.OTHER_END_S > OUTAGE_S
 
 
 class Leaving(Cloud):

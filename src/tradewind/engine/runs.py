@@ -36,13 +36,20 @@ if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
     from tradewind.fleet.fleet import Replanner
 
-__all__ = ["RunStarter"]
+__all__ = ["RunStarter", "stopped_start"]
 
 #: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
 #: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
 STARTING = "stopped before its machines had started"
+
+
+def stopped_start(store: JobStore | None, job_id: str) -> Interrupted:
+    """Return the error of a run that was stopped before it began. A job that keeps nothing has no `store`."""
+    if store is not None and store.is_to_stop(job_id):
+        return stopped_error(job_id, None, cancelled=store.is_cancelled(job_id))
+    return Interrupted(STARTING, hint=resume_hint(job_id), job_id=job_id)
 
 
 class RunStarter:
@@ -208,9 +215,7 @@ class RunStarter:
         return self._is_recorded and self._store.is_to_stop(self._job_id)
 
     def _stopped(self) -> Interrupted:
-        if self._is_recorded and self._store.is_to_stop(self._job_id):
-            return stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
-        return Interrupted(STARTING, hint=resume_hint(self._job_id), job_id=self._job_id)
+        return stopped_start(self._store if self._is_recorded else None, self._job_id)
 
     def _start_machines(self, plan: Plan, stopping: Latch, replan: Replanner | None) -> JobGateways:
         ledger, settings = self._ledger, self._launch.settings
