@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.test_jobs import REQUEST, SPEC
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.cli import orphans as words
 from tradewind.cli.main import main
@@ -23,7 +24,9 @@ from tradewind.engine import gateways
 from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
 from tradewind.engine.gateways import end_abandoned
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.orphans import OrphanEnds, orphaned_fleets
+from tradewind.engine.runs import RunStarter
 from tradewind.errors import GatewayError, JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
@@ -43,6 +46,7 @@ from tradewind.fleet.provider import (
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.model.latch import Latch
+from tradewind.model.plan import local_plan
 
 RENTED = {"kind": "gcp"}
 TAKEN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": RENTED}]}
@@ -484,3 +488,22 @@ def test_a_job_removes_what_its_killed_run_has_left_besides_machines(
     left = end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").left
     assert cloud.living == {}
     assert [(one.fleet, one.left) for one in left] == ([(fleet, ("address address-1",))] if keeps else [])
+
+
+def test_a_resumed_job_knows_from_its_start_what_its_killed_run_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may end before its starter does anything else, and its end records what is left."""
+    cloud = Leaving()
+    cloud.keeps = True
+    for module in (ending, gateways):
+        monkeypatch.setattr(module, "make_provider", lambda *_: cloud)
+    control = JobControl(state_dir=str(tmp_path), gateway="no-binary")
+    control.store.make_folder("j1")
+    control.store.create("j1", SPEC, REQUEST, None)
+    killed(tmp_path, cloud)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("tradewind.engine.runs.RunningJob", lambda *_, **more: given.update(more))
+    monkeypatch.setattr(RunStarter, "_deploy_first", lambda _: (None, SPEC, local_plan()))
+    control.resume("j1")
+    assert [one.left for one in given["remains"]] == [("address address-1",)]

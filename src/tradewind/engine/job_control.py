@@ -52,6 +52,7 @@ from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.closed import ClosedPlaces
+    from tradewind.fleet.remains import Remains
 
 #: Timeout for the lead of a killed process to drain and for its gateway to end.
 ORPHAN_DRAIN_S = 30.0
@@ -267,7 +268,7 @@ class JobControl:
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
-        running = self._run(
+        return self._run(
             job_id,
             spec,
             launch,
@@ -279,9 +280,8 @@ class JobControl:
             earlier_s=earlier_s,
             credentials=credentials,
             is_to_stop=is_to_stop,
+            remains=ended_runs.left,
         )
-        running.remains += ended_runs.left
-        return running
 
     def _end_former(self, journal: FleetJournal, job_id: str, is_to_stop: Callable[[], bool] | None) -> EndedRuns:
         """End the machines of killed runs of a job that is resumed. Raises Interrupted if it is stopped meanwhile."""
@@ -489,6 +489,7 @@ class JobControl:
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None,
         is_to_stop: Callable[[], bool] | None,
+        remains: Sequence[Remains] = (),
     ) -> RunningJob:
         state_folder(self.store.state_dir)
         private_folder(self.store.folder)
@@ -514,6 +515,7 @@ class JobControl:
             earlier_s=earlier_s,
             credentials=credentials,
             is_to_stop=is_to_stop,
+            remains=remains,
         )
         return starter.start(lock, keep_logs=keep_logs)
 

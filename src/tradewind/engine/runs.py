@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
     from tradewind.fleet.fleet import Replanner
+    from tradewind.fleet.remains import Remains
 
 __all__ = ["RunStarter", "stopped_start"]
 
@@ -56,8 +57,8 @@ class RunStarter:
     """Starts one run of a job, and its lead again if that dies.
 
     `settings` are those of the job's record; `ledger` has the cost of earlier runs. `earlier_s` is the time since the
-    job began [s]. With `credentials` the run has these, and none of this machine. While machines start, the run
-    ends at once if `is_to_stop` says so, or another process asks the job to stop.
+    job began [s], `remains` what killed runs have left. With `credentials` the run has these, and none of this machine.
+    While machines start, the run ends at once if `is_to_stop` says so, or another process asks the job to stop.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class RunStarter:
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None = None,
         is_to_stop: Callable[[], bool] | None = None,
+        remains: Sequence[Remains] = (),
     ) -> None:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
         self._ledger, self._credentials, self._asked_to_stop = ledger, credentials, is_to_stop
+        self._remains = remains
         #: Number of plans so far, before the job begins.
         self._plans = 1
         #: True once the machines of a run were there.
@@ -114,6 +117,7 @@ class RunStarter:
                 events=self._events,
                 deadline_s=self._launch.deadline_s if self._is_recorded else None,
                 begun_s=self._begun_s,
+                remains=self._remains,
             )
         except BaseException as error:
             if gateways is not None:
