@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.test_jobs import REQUEST, SPEC
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.cli import orphans as words
 from tradewind.cli.main import main
@@ -23,11 +24,14 @@ from tradewind.engine import gateways
 from tradewind.engine.diagnosis import check_installation
 from tradewind.engine.engine import Engine
 from tradewind.engine.gateways import end_abandoned
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.orphans import OrphanEnds, orphaned_fleets
-from tradewind.errors import JobBusy, UsageError
+from tradewind.engine.runs import RunStarter
+from tradewind.errors import GatewayError, JobBusy, UsageError
 from tradewind.fleet import ending
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
+from tradewind.fleet.patience import OUTAGE_S
 from tradewind.fleet.provider import (
     FLEET_TAG,
     CallRefused,
@@ -41,6 +45,8 @@ from tradewind.fleet.provider import (
 )
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+from tradewind.model.latch import Latch
+from tradewind.model.plan import local_plan
 
 RENTED = {"kind": "gcp"}
 TAKEN = {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": RENTED}]}
@@ -409,6 +415,49 @@ def test_a_job_whose_machines_another_command_cannot_end_is_busy(
     assert cloud.living == {}
 
 
+@pytest.mark.parametrize("fails", ["its answer", "the second listing"])
+def test_a_machine_that_a_killed_command_has_ended_was_launched(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Its launch was not answered, and the cloud has forgotten it since, so only the former command has seen it."""
+    fleet = killed(tmp_path, cloud)
+    monkeypatch.setattr(Cloud, "settles_s", 0.01)
+
+    def end(self: Cloud, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        ended = FakeProvider.terminate(self, ids, grace_s=grace_s)
+        if fails == "its answer":
+            raise CallRefused(Refusal("permission", "the command was killed"))
+        self.answers = False
+        return ended
+
+    with monkeypatch.context() as killing:
+        killing.setattr(Cloud, "terminate", end)
+        with pytest.raises((CallRefused, GatewayError)):
+            end_abandoned(FleetJournal(tmp_path), "no-binary", "j1")
+    cloud.answers = True
+    assert cloud.living == {}
+    assert end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").unlaunched == {fleet: frozenset()}
+    assert [name for name, _, _ in FleetJournal(tmp_path).lives(fleet)] == ["one"]
+
+
+def test_a_start_that_waits_for_another_command_notices_that_it_is_to_stop(tmp_path: Path, cloud: Cloud) -> None:
+    fleet, other, stopping = killed(tmp_path, cloud), FleetJournal(tmp_path), Latch()
+    assert other.claim(fleet)
+    timer = threading.Timer(0.2, stopping.set)
+    timer.start()
+    with pytest.raises(GatewayError, match=f"stopped while another command was ending the machines of fleet {fleet}"):
+        end_abandoned(FleetJournal(tmp_path), "no-binary", "j1", stopping)
+    timer.join()
+    other.give_back(fleet)
+    stopping.set()
+    assert end_abandoned(FleetJournal(tmp_path), "no-binary", "j1", stopping).left == []
+    assert cloud.living == {}
+
+
+def test_a_job_waits_for_another_command_as_long_as_that_may_try() -> None:
+    assert gateways.OTHER_END_S > OUTAGE_S
+
+
 class Leaving(Cloud):
     """Has made an address for a machine that was not ordered. `keeps` is whether it refuses to remove it."""
 
@@ -439,3 +488,22 @@ def test_a_job_removes_what_its_killed_run_has_left_besides_machines(
     left = end_abandoned(FleetJournal(tmp_path), "no-binary", "j1").left
     assert cloud.living == {}
     assert [(one.fleet, one.left) for one in left] == ([(fleet, ("address address-1",))] if keeps else [])
+
+
+def test_a_resumed_job_knows_from_its_start_what_its_killed_run_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may end before its starter does anything else, and its end records what is left."""
+    cloud = Leaving()
+    cloud.keeps = True
+    for module in (ending, gateways):
+        monkeypatch.setattr(module, "make_provider", lambda *_: cloud)
+    control = JobControl(state_dir=str(tmp_path), gateway="no-binary")
+    control.store.make_folder("j1")
+    control.store.create("j1", SPEC, REQUEST, None)
+    killed(tmp_path, cloud)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("tradewind.engine.runs.RunningJob", lambda *_, **more: given.update(more))
+    monkeypatch.setattr(RunStarter, "_deploy_first", lambda _: (None, SPEC, local_plan()))
+    control.resume("j1")
+    assert [one.left for one in given["remains"]] == [("address address-1",)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from tradewind.engine.event_log import EventLog
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.running import RunningJob
 from tradewind.errors import GatewayError, Interrupted
+from tradewind.fleet.remains import Remains
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, local_plan
@@ -50,7 +52,9 @@ class Gateways:
         return None
 
 
-def job_that_restarts(restart: Callable[..., Any], release: Callable[[], None] = lambda: None) -> RunningJob:
+def job_that_restarts(
+    restart: Callable[..., Any], release: Callable[[], None] = lambda: None, **more: Any
+) -> RunningJob:
     gateways: Any = Gateways()
     other: Any = SimpleNamespace(release=release)
     return RunningJob(
@@ -64,6 +68,7 @@ def job_that_restarts(restart: Callable[..., Any], release: Callable[[], None] =
         ledger=JobLedger(Ledger(), None),
         lock=other,
         store=other,
+        **more,
     )
 
 
@@ -134,3 +139,18 @@ def test_an_end_that_fails_after_a_late_restart_is_said() -> None:
     assert started.wait(WAIT_S)
     job.kill()
     assert [*job._log.late()] == ["1 of 1 machine may still run"]
+
+
+def test_the_end_of_a_job_records_what_earlier_runs_have_left() -> None:
+    ends: list[Any] = []
+    events: Any = SimpleNamespace(end=lambda *end: ends.append(end))
+
+    def restart(_: JobSpec, __: Plan, is_left: Callable[[], bool]) -> Any:
+        while not is_left():
+            time.sleep(0.01)
+        raise Interrupted("stopped before its machines had started")
+
+    left = Remains("fleet-0", left=("address a",))
+    job = job_that_restarts(restart, events=events, remains=[left])
+    job.kill()
+    assert job.is_over and job.remains == [left] and ends[0][2] == [left.document()]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +17,10 @@ from tests.engine.test_jobs import REQUEST, SPEC
 from tests.engine.test_orphans import Cloud, change, cloud, killed
 from tradewind.engine.fleets import Fleets
 from tradewind.engine.job_control import JobControl
+from tradewind.engine.jobs import cancelling
 from tradewind.engine.ledger import ALIVE_S_MAX
+from tradewind.errors import Interrupted
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 
@@ -86,3 +92,37 @@ def test_machines_are_charged_until_their_leases_must_have_expired_if_the_clock_
         assert end.error is None and end.unbooked is None
     assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S + ALIVE_S_MAX, abs=5)
     assert cloud.living == {}
+
+
+@pytest.mark.parametrize(
+    ("was_paused", "stops", "says"),
+    [
+        (False, "the caller", "stopped before its machines had started"),
+        (False, "jobs pause", "job job-1 is paused"),
+        (False, "jobs cancel", "job job-1 was cancelled"),
+        (True, "the caller", "job job-1 is paused"),
+        (True, "jobs cancel", "job job-1 was cancelled"),
+    ],
+)
+def test_a_resumed_job_that_waits_for_another_command_can_be_stopped(
+    control: JobControl, cloud: Cloud, was_paused: bool, stops: str, says: str
+) -> None:
+    fleet, other = killed_job(control, cloud), FleetJournal(control.store.state_dir)
+    assert other.claim(fleet)
+    control.store.set_paused("job-1", was_paused)
+    begun_s, asked = time.monotonic(), threading.Event()
+
+    def is_asked() -> bool:
+        asked.set()
+        return stops == "the caller" and time.monotonic() > begun_s + 0.3
+
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        resumed = pool.submit(control.resume, "job-1", is_to_stop=is_asked)
+        assert asked.wait(10) and not resumed.done()
+        if stops == "jobs pause":
+            control.store.set_paused("job-1", True)
+        elif stops == "jobs cancel":
+            stack.enter_context(cancelling(control.store.path("job-1")))
+        with pytest.raises(Interrupted, match=says):
+            resumed.result(10)
+    assert len(cloud.living) == 1 and not control.store.is_owned("job-1")

@@ -32,7 +32,7 @@ from tradewind.fleet.processes import Placement, machine_mark
 from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.running import RunningProcess, find_process
-from tradewind.fleet.settings import FleetSettings
+from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
@@ -442,7 +442,7 @@ def test_machines_that_were_ordered_and_never_launched_are_told_apart(journal: F
     folder = journal.open("one", "a test", LOCAL, {})
     names = ("ghost", "answered", "accepted", "old")
     for name in names:
-        journal.launched("one", name, "site:a")
+        journal.launched("one", name, "site:a", LEASE_S)
     journal.ready("one", "answered", 60.0)
     journal.record_attempt("one", Attempt(time.time(), "accepted", "site:a", "launched"))
     journal.record_attempt("one", Attempt(time.time(), "ghost", "site:a", "capacity"))
@@ -450,6 +450,28 @@ def test_machines_that_were_ordered_and_never_launched_are_told_apart(journal: F
     os.close(journal._locks.pop(folder.name))
     assert end_fleet(journal.load("one"), journal, find_gateway()) == EndedFleet(0, frozenset(["ghost"]))
     assert [name for name, _, _ in journal.lives("one")] == ["answered", "accepted", "old"]
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "ago_s", "is_charged"),
+    [
+        pytest.param(60, 30, False, id="its lease lasts"),
+        pytest.param(60, 90, True, id="it may have ended with its short lease"),
+        pytest.param(None, 5, False, id="no lease can have ended"),
+        pytest.param(None, 30, True, id="the shortest lease may have ended"),
+        pytest.param(60, -30, True, id="the clock was set back"),
+    ],
+)
+def test_a_machine_that_may_have_ended_before_it_was_looked_for_is_charged(
+    journal: FleetJournal, lease_s: int | None, ago_s: int, is_charged: bool
+) -> None:
+    folder = journal.open("one", "a test", LOCAL, {})
+    journal.launched("one", "ghost", "site:a", lease_s)
+    journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - ?", (ago_s,))
+    os.close(journal._locks.pop(folder.name))
+    ended = end_fleet(journal.load("one"), journal, find_gateway())
+    assert ended.unlaunched == (frozenset() if is_charged else {"ghost"})
+    assert len(journal.lives("one")) == is_charged
 
 
 def test_two_clients_cannot_own_the_same_fleet(journal: FleetJournal) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import FleetTaken, JobBusy
+from tradewind.errors import FleetTaken, GatewayError, JobBusy
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.fleet import Fleet, Replanner
 from tradewind.fleet.given import GivenCredentials
@@ -25,8 +25,8 @@ from tradewind.model.records import dataclass, replace
 if TYPE_CHECKING:
     from tradewind.fleet.remains import Look, Remains
 
-#: Maximum wait for another command that is ending a fleet of a job [s].
-OTHER_END_S = 60.0
+#: Maximum wait for another command that is ending a fleet of a job [s]. It may try for OUTAGE_S, and then has to end.
+OTHER_END_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class JobGateways:
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
-        if left := end_abandoned(journal, binary, job_id).left:
+        if left := end_abandoned(journal, binary, job_id, stopping).left:
             from tradewind.engine.remains import remains_lines
 
             for line in remains_lines(left):
@@ -196,18 +196,19 @@ class JobGateways:
         remove_folder(self._folder)
 
 
-def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> EndedRuns:
+def end_abandoned(journal: FleetJournal, binary: str, job_id: str, stopping: Latch | None = None) -> EndedRuns:
     """End the fleets that killed runs of a job left behind, and remove what else they left.
 
-    The caller has the job, so another command that has one of them is ending it: wait for that.
+    The caller has the job, so another command that has one of them is ending it: wait for that, until `stopping` is
+    set.
 
-    Raises GatewayError; JobBusy if the other command takes longer than OTHER_END_S.
+    Raises GatewayError, also if it was stopped; JobBusy if the other command takes longer than OTHER_END_S.
     """
     purpose = _purpose(job_id)
     unlaunched: dict[str, frozenset[str]] = {}
     left: list[Remains] = []
     for fleet_id in [record.id for record in journal.records() if record.purpose == purpose]:
-        record = _claimed(journal, fleet_id)
+        record = _claimed(journal, fleet_id, stopping or Latch())
         if record is not None:
             from tradewind.fleet.calls import InFlight
             from tradewind.fleet.ending import end_fleet
@@ -223,8 +224,11 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> EndedRuns:
     return EndedRuns(unlaunched, left)
 
 
-def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:
-    """Claim an abandoned fleet, and return its record; None if it has ended or is not abandoned. Raises JobBusy."""
+def _claimed(journal: FleetJournal, fleet_id: str, stopping: Latch) -> FleetRecord | None:
+    """Claim an abandoned fleet, and return its record; None if it has ended or is not abandoned.
+
+    Raises JobBusy after OTHER_END_S, GatewayError once `stopping` is set.
+    """
     deadline_s = time.monotonic() + OTHER_END_S
     while True:
         record = next((found for found in journal.records() if found.id == fleet_id), None)
@@ -236,7 +240,8 @@ def _claimed(journal: FleetJournal, fleet_id: str) -> FleetRecord | None:
             raise JobBusy(
                 f"another command is ending the machines of fleet {fleet_id}", hint="try again when it is done"
             )
-        time.sleep(LOOK_EVERY_S)
+        if stopping.wait(LOOK_EVERY_S):
+            raise GatewayError(f"stopped while another command was ending the machines of fleet {fleet_id}")
 
 
 def open_fleets(journal: FleetJournal, job_id: str) -> set[str]:

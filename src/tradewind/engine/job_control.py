@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from tradewind.engine.gateways import end_abandoned, open_fleets
+from tradewind.engine.gateways import EndedRuns, end_abandoned, open_fleets
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, limited_launch, plan_prices, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook, without_unlaunched
@@ -19,8 +19,9 @@ from tradewind.engine.pruning import prune_oldest
 from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
 from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
-from tradewind.engine.runs import RunStarter
+from tradewind.engine.runs import RunStarter, stopped_start
 from tradewind.engine.sources import keep_list, opened_list
+from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
 from tradewind.errors import (
     CeilingReached,
@@ -51,6 +52,7 @@ from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.closed import ClosedPlaces
+    from tradewind.fleet.remains import Remains
 
 #: Timeout for the lead of a killed process to drain and for its gateway to end.
 ORPHAN_DRAIN_S = 30.0
@@ -225,7 +227,7 @@ class JobControl:
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
         journal = FleetJournal(self.store.state_dir)
-        ended_runs = end_abandoned(journal, self.gateway, job_id)
+        ended_runs = self._end_former(journal, job_id, is_to_stop)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
         ledger = without_unlaunched(self.ledger(record), ended_runs.unlaunched)
@@ -268,7 +270,7 @@ class JobControl:
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
-        running = self._run(
+        return self._run(
             job_id,
             spec,
             launch,
@@ -280,9 +282,26 @@ class JobControl:
             earlier_s=earlier_s,
             credentials=credentials,
             is_to_stop=is_to_stop,
+            remains=ended_runs.left,
         )
-        running.remains += ended_runs.left
-        return running
+
+    def _end_former(self, journal: FleetJournal, job_id: str, is_to_stop: Callable[[], bool] | None) -> EndedRuns:
+        """End the machines of killed runs of a job that is resumed. Raises Interrupted if it is stopped meanwhile."""
+        was_paused = self.store.is_to_stop(job_id)
+
+        def is_asked() -> bool:
+            if is_to_stop is not None and is_to_stop():
+                return True
+            return self.store.is_cancelled(job_id) if was_paused else self.store.is_to_stop(job_id)
+
+        watch = StopWatch(is_asked)
+        try:
+            with watch:
+                return end_abandoned(journal, self.gateway, job_id, watch.stopping)
+        except GatewayError as error:
+            if watch.is_asked:
+                raise stopped_start(self.store, job_id) from error
+            raise
 
     def plan_around(self, job_id: str, closed: ClosedPlaces) -> Plan:
         """Return the plan of a job's next run, without closed places if there is such a plan; see `plan_rest`.
@@ -472,6 +491,7 @@ class JobControl:
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None,
         is_to_stop: Callable[[], bool] | None,
+        remains: Sequence[Remains] = (),
     ) -> RunningJob:
         state_folder(self.store.state_dir)
         private_folder(self.store.folder)
@@ -497,6 +517,7 @@ class JobControl:
             earlier_s=earlier_s,
             credentials=credentials,
             is_to_stop=is_to_stop,
+            remains=remains,
         )
         return starter.start(lock, keep_logs=keep_logs)
 

@@ -13,7 +13,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from functools import cached_property
@@ -133,7 +133,9 @@ class RunningJob:
         events: EventStore | None = None,
         deadline_s: float | None = None,
         begun_s: float = 0.0,
+        remains: Sequence[Remains] = (),
     ) -> None:
+        """Begin to follow the lead. `remains` are what killed runs of the job have left."""
         self.id = job_id
         self.spec = spec
         #: The plan with which this run began; `replan` may have changed the present one.
@@ -160,7 +162,7 @@ class RunningJob:
         self._at_once = False
         #: Looks for what the fleets of this run have left, and their results.
         self._looks: list[Look] = []
-        self.remains: list[Remains] = []
+        self.remains: list[Remains] = list(remains)
         #: Set when all processes have ended and no more work is done.
         self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,9 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
     from tradewind.fleet.fleet import Replanner
+    from tradewind.fleet.remains import Remains
 
-__all__ = ["RunStarter"]
+__all__ = ["RunStarter", "stopped_start"]
 
 #: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
@@ -45,12 +46,19 @@ CEILING_ROUNDING = 1e-3
 STARTING = "stopped before its machines had started"
 
 
+def stopped_start(store: JobStore | None, job_id: str) -> Interrupted:
+    """Return the error of a run that was stopped before it began. A job that keeps nothing has no `store`."""
+    if store is not None and store.is_to_stop(job_id):
+        return stopped_error(job_id, None, cancelled=store.is_cancelled(job_id))
+    return Interrupted(STARTING, hint=resume_hint(job_id), job_id=job_id)
+
+
 class RunStarter:
     """Starts one run of a job, and its lead again if that dies.
 
     `settings` are those of the job's record; `ledger` has the cost of earlier runs. `earlier_s` is the time since the
-    job began [s]. With `credentials` the run has these, and none of this machine. While machines start, the run
-    ends at once if `is_to_stop` says so, or another process asks the job to stop.
+    job began [s], `remains` what killed runs have left. With `credentials` the run has these, and none of this machine.
+    While machines start, the run ends at once if `is_to_stop` says so, or another process asks the job to stop.
     """
 
     def __init__(
@@ -67,10 +75,12 @@ class RunStarter:
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None = None,
         is_to_stop: Callable[[], bool] | None = None,
+        remains: Sequence[Remains] = (),
     ) -> None:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
         self._ledger, self._credentials, self._asked_to_stop = ledger, credentials, is_to_stop
+        self._remains = remains
         #: Number of plans so far, before the job begins.
         self._plans = 1
         #: True once the machines of a run were there.
@@ -107,6 +117,7 @@ class RunStarter:
                 events=self._events,
                 deadline_s=self._launch.deadline_s if self._is_recorded else None,
                 begun_s=self._begun_s,
+                remains=self._remains,
             )
         except BaseException as error:
             if gateways is not None:
@@ -208,9 +219,7 @@ class RunStarter:
         return self._is_recorded and self._store.is_to_stop(self._job_id)
 
     def _stopped(self) -> Interrupted:
-        if self._is_recorded and self._store.is_to_stop(self._job_id):
-            return stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
-        return Interrupted(STARTING, hint=resume_hint(self._job_id), job_id=self._job_id)
+        return stopped_start(self._store if self._is_recorded else None, self._job_id)
 
     def _start_machines(self, plan: Plan, stopping: Latch, replan: Replanner | None) -> JobGateways:
         ledger, settings = self._ledger, self._launch.settings

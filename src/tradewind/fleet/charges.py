@@ -36,7 +36,7 @@ class Charges:
 
     def ordered(self, order: LaunchOrder) -> None:
         """Record a machine that is about to be ordered: it may run from now on."""
-        self._journal.launched(self._fleet_id, order.name, order.region)
+        self._journal.launched(self._fleet_id, order.name, order.region, order.lease.seconds)
         self._boots.ordered(order.name)
         if self._meter is not None:
             self._meter.launched(self._fleet_id, order.name, order.region)

@@ -13,7 +13,7 @@ from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
-from tradewind.fleet.settings import LEASE_S
+from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_count
@@ -143,12 +143,12 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
     patience = patience or Patience()
-    listed = _end_listed(provider, record.id, in_flight, patience)
+    listed = _end_listed(provider, record.id, journal, in_flight, patience)
     end_home(journal.path(record.id))
     if provider.settles_s > 0:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
-        listed += _end_listed(provider, record.id, in_flight, patience)
+        listed += _end_listed(provider, record.id, journal, in_flight, patience)
     unlaunched = _unlaunched(journal, record.id, listed)
     journal.close(record.id)
     return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
@@ -157,9 +157,10 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
 def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine]) -> frozenset[str]:
     """Return the machines that were ordered and never launched, and remove them from the journal.
 
-    A machine whose lease may have expired is not among them: its provider may have forgotten it since.
+    A machine is not among them if its lease may have expired, because its provider may have forgotten it since, or if
+    an earlier process found it while it tried to end the fleet.
     """
-    lost = journal.unanswered(fleet_id, time.time() - LEASE_S) - {machine.name for machine in listed}
+    lost = journal.unanswered(fleet_id, LEASE_S_MIN) - {machine.name for machine in listed}
     journal.refused(fleet_id, lost)
     return frozenset(lost)
 
@@ -180,8 +181,12 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
     return sum(1 for machine in listed if machine.id in extra and not machine.ended)
 
 
-def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience) -> list[Machine]:
+def _end_listed(
+    provider: Provider, fleet_id: str, journal: FleetJournal, in_flight: InFlight, patience: Patience
+) -> list[Machine]:
     listed = list_machines(provider, fleet_id, in_flight)
+    # If this process is killed before it closes the fleet, the next one must not take them for never launched.
+    journal.listed(fleet_id, [machine.name for machine in listed])
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
     terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
     return list(listed)

@@ -258,12 +258,12 @@ class FleetJournal:
         """Write the owner's heartbeat, on which hosts rely that share the folder but no locks. A failure is ignored."""
         self.note("UPDATE fleets SET heartbeat_unix_s = ? WHERE id = ?", (time.time(), fleet_id))
 
-    def launched(self, fleet_id: str, name: str, region: str) -> None:
-        """Note that a machine is about to be ordered."""
+    def launched(self, fleet_id: str, name: str, region: str, lease_s: int | None = None) -> None:
+        """Note that a machine is about to be ordered, with its first lease."""
         self.note(
-            "INSERT INTO machines (fleet, number, name, region, launched_unix_s)"
-            " SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM machines WHERE fleet = ?1",
-            (fleet_id, name, region, time.time()),
+            "INSERT INTO machines (fleet, number, name, region, launched_unix_s, lease_s)"
+            " SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4, ?5 FROM machines WHERE fleet = ?1",
+            (fleet_id, name, region, time.time(), lease_s),
         )
 
     def ready(self, fleet_id: str, name: str, lease_s: float, booted_ago_s: float | None = None) -> None:
@@ -286,6 +286,15 @@ class FleetJournal:
             " AND ended_unix_s IS NULL",
             (time.time(), fleet_id, name),
         )
+
+    def listed(self, fleet_id: str, names: Collection[str]) -> None:
+        """Note that the provider has these machines, for those that have not answered."""
+        for name in names:
+            self.note(
+                "UPDATE machines SET running_unix_s = ? WHERE fleet = ? AND name = ? AND running_unix_s IS NULL"
+                " AND ready_unix_s IS NULL AND ended_unix_s IS NULL",
+                (time.time(), fleet_id, name),
+            )
 
     def moved(self, fleet_id: str, name: str) -> None:
         """Note that bytes move on a route of a machine's gateway."""
@@ -330,13 +339,17 @@ class FleetJournal:
         for name in names:
             self.note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
 
-    def unanswered(self, fleet_id: str, since_unix_s: float) -> set[str]:
-        """Return the machines ordered since then of which nothing was heard: the answer to the order may be lost."""
+    def unanswered(self, fleet_id: str, lease_s_min: int) -> set[str]:
+        """Return the machines of which nothing was heard, and whose first leases cannot have expired.
+
+        The answers to their orders may be lost. A lease that was not noted lasts `lease_s_min`. If the clock was set
+        back behind an order, nobody knows how old that is, so its lease may have expired.
+        """
         rows = self.database.rows(
             "SELECT name FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND ready_unix_s IS NULL"
-            " AND running_unix_s IS NULL AND launched_unix_s > ?2"
+            " AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND launched_unix_s + coalesce(lease_s, ?3) > ?2"
             " AND name NOT IN (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched')",
-            (fleet_id, since_unix_s),
+            (fleet_id, time.time(), lease_s_min),
         )
         return {name for (name,) in rows}
 

@@ -173,6 +173,10 @@ _BOOTED = """
 ALTER TABLE machines ADD COLUMN booted_unix_s REAL;
 """
 
+_ORDERED_LEASES = """
+ALTER TABLE machines ADD COLUMN lease_s INTEGER;
+"""
+
 #: Each entry migrates a database by one version.
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
@@ -182,6 +186,7 @@ MIGRATIONS: tuple[str, ...] = (
     _WARM_FLEETS,
     _BOOT_PHASES,
     _BOOTED,
+    _ORDERED_LEASES,
 )
 #: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
