@@ -323,15 +323,17 @@ def test_a_flat_move_writes_nothing_over_an_object_that_it_has_yet_to_move(
     command: Command, rclone_server: Server, other: str
 ) -> None:
     there, source = S3Place(rclone_server, command), command.home / "source"
-    for name in (other, "par/b"):
+    contents = {other: b"another only copy", "par/b": b"only copy", "third/c": b"moved"}
+    for name, content in contents.items():
         (source / name).parent.mkdir(parents=True)
-        (source / name).write_bytes(f"only copy of {name:7}".encode())
+        (source / name).write_bytes(content)
         os.utime(source / name, (1_000_000_000, 1_000_000_000))
     command.run("cp", "-r", source, there.url, *there.flags("dst")).expect(0)
     folder = rclone_server.folder / "data" / there.bucket
     command.run("mv", "-r", "--flatten", there.url, f"{folder}/par/", *there.flags("src")).expect(4)
-    for name in (other, "par/b"):
-        assert (folder / name).read_bytes() == (source / name).read_bytes()
+    for name, content in contents.items():
+        assert (folder / name).read_bytes() == content
+    assert (folder / "par/c").read_bytes() == b"moved"
 
 
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
