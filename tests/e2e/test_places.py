@@ -293,7 +293,9 @@ def test_the_folder_of_rclone_is_detected(command: Command, rclone_server: Serve
 
 
 @pytest.mark.parametrize(
-    "words", [["-r", "--flatten", "{url}"], ["{url}/other/b", "{url}/par/a"]], ids=["flat", "several"]
+    "words",
+    [["-r", "--flatten", "{url}"], ["--flatten", "--files-from", "{list}", "{url}"], ["{url}/other/b", "{url}/par/a"]],
+    ids=["flat", "listed", "several"],
 )
 def test_an_object_that_would_be_moved_onto_itself_is_detected(
     command: Command, rclone_server: Server, words: list[str]
@@ -306,11 +308,32 @@ def test_an_object_that_would_be_moved_onto_itself_is_detected(
         os.utime(source / name, (1_000_000_000, 1_000_000_000))
     command.run("cp", "-r", source, there.url, *there.flags("dst")).expect(0)
     folder = rclone_server.folder / "data" / there.bucket
-    moved = command.run("mv", *[word.format(url=there.url) for word in words], f"{folder}/par/", *there.flags("src"))
+    names = command.home / "names"
+    names.write_text("other/b\npar/a\n")
+    sources = [word.format(url=there.url, list=names) for word in words]
+    moved = command.run("mv", *sources, f"{folder}/par/", *there.flags("src"))
     assert moved.code == (4 if "--flatten" in words else 2), moved.stderr
     assert "may be one" in moved.stderr
     assert (folder / "par/a").read_bytes() == b"only copy"
     assert [(folder / name).exists() for name in ("other/b", "par/b")].count(True) == 1
+
+
+@pytest.mark.parametrize("other", ["other/b", "zzz/b"])
+def test_a_flat_move_writes_nothing_over_an_object_that_it_has_yet_to_move(
+    command: Command, rclone_server: Server, other: str
+) -> None:
+    there, source = S3Place(rclone_server, command), command.home / "source"
+    contents = {other: b"another only copy", "par/b": b"only copy", "third/c": b"moved"}
+    for name, content in contents.items():
+        (source / name).parent.mkdir(parents=True)
+        (source / name).write_bytes(content)
+        os.utime(source / name, (1_000_000_000, 1_000_000_000))
+    command.run("cp", "-r", source, there.url, *there.flags("dst")).expect(0)
+    folder = rclone_server.folder / "data" / there.bucket
+    command.run("mv", "-r", "--flatten", there.url, f"{folder}/par/", *there.flags("src")).expect(4)
+    for name, content in contents.items():
+        assert (folder / name).read_bytes() == content
+    assert (folder / "par/c").read_bytes() == b"moved"
 
 
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])

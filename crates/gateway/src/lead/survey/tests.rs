@@ -4,8 +4,10 @@ use crate::lead::journal::{Entry, Journal, fingerprint};
 use crate::lead::state_dir::StateDir;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use tradewind_contract::{Comparison, Deletion, FilterRule, ObjectFilter, Outcome, Selection, Target};
+use tradewind_contract::{Comparison, Deletion, FilterRule, Member, ObjectFilter, Outcome, Selection, Target};
 use tradewind_store::ListRequest;
+
+mod flat_moves;
 
 fn job(source: &DirectoryTree, selection: Selection, targets: &[(&DirectoryTree, &str)]) -> JobSpec {
     let targets =

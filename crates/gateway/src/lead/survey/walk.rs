@@ -318,9 +318,6 @@ impl Walk {
         mut batch: Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>,
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
-        if self.survey.job.flatten && self.survey.job.delete_source {
-            batch = self.without_own_copies(batch, naming).await?;
-        }
         if self.survey.job.flatten && self.survey.job.compare.is_some() {
             let asked = futures::stream::iter(batch.into_iter().map(|(ours, _)| async move {
                 let theirs = self.ask_targets(&naming.name_of(&ours.key)).await?;

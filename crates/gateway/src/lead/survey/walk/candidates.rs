@@ -37,6 +37,7 @@ impl Walk {
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
         self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let batch = self.without_own_copies(batch, naming).await?;
         if self.survey.job.compare.is_some() {
             for (ours, theirs) in &batch {
                 self.source_tags.see(ours);
