@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,8 @@ def test_a_move_keeps_all_sources_if_objects_get_one_name(
     place: Callable[[str], Place], command: Command, tmp_path: Path, kind: str
 ) -> None:
     there, here = place(kind), tree(tmp_path / "here", "c", "x/b", "z/b")
+    for name in ("c", "x/b", "z/b"):  # A copy of the same second could be the file itself.
+        os.utime(here / name, (1_000_000_000, 1_000_000_000))
     words = ["mv", "-r", "--flatten", str(here), f"{there.url}/to", *there.flags("dst")]
     assert "no source is deleted, because several objects have one name" in command.run(*words).expect(4).stderr
     # The user's next command must not write z/b over the only copy of x/b.
