@@ -20,8 +20,9 @@ from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
 from tradewind.fleet.provider import FLEET_TAG, Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
-from tradewind.fleet.settings import FleetSettings
+from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.process import STOP_S
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
@@ -37,7 +38,7 @@ class Meter:
         self.living: dict[str, str] = {}
         self.events: list[tuple[str, str]] = []
         self.prices: dict[str, MachinePrice] = {}
-        self.left_usd = float("inf")
+        self.left_usd = self.room_s = float("inf")
 
     def launched(self, fleet: str, name: str, region: str) -> None:
         if name not in self.living:
@@ -62,7 +63,7 @@ class Meter:
         return usd <= self.left_usd
 
     def left_s(self, most_s: float) -> float:
-        return most_s
+        return min(most_s, self.room_s)
 
 
 class World:
@@ -423,14 +424,15 @@ def plan_with_relay() -> Plan:
 
 
 class Planner:
-    """Returns plans one after the other, and keeps its arguments."""
+    """Returns plans one after the other, and keeps its arguments. Their machines may run for `room_s`."""
 
-    def __init__(self, *plans: Plan) -> None:
+    def __init__(self, *plans: Plan, room_s: float = 20.0) -> None:
         self.plans, self.told = list(plans), list[tuple[str, set[str], set[str]]]()
+        self.room_s = room_s
 
     def __call__(self, refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float] | None:
         self.told.append((refused.kind, set(refused.regions), set(running)))
-        return (self.plans.pop(0), 20.0) if self.plans else None
+        return (self.plans.pop(0), self.room_s) if self.plans else None
 
 
 NONE_LEFT = Refusal("quota", "four are allowed")
@@ -452,19 +454,42 @@ def test_machines_that_have_come_stay_if_another_one_is_refused(world: World) ->
     assert world.journal.intent(fleet.id).machines.keys() == {"source", "sink"}
 
 
-def test_a_machine_that_another_plan_does_not_have_is_ended_and_one_that_it_adds_is_ordered(world: World) -> None:
-    world.refuse("sink", NONE_LEFT)
+def plan_with_other_sink() -> Plan:
     other = replace(PLAN.gateways[-1], name="sink-2")
-    moved = replace(
+    return replace(
         PLAN,
         gateways=(*PLAN.gateways[:-1], other),
         hops=tuple(replace(hop, end="sink-2") if hop.end == "sink" else hop for hop in PLAN.hops),
         routes=(replace(PLAN.routes[0], nodes=("source", "sink-2")),),
     )
-    fleet = world.start(plan_with_relay(), Planner(moved))
+
+
+def test_a_machine_that_another_plan_does_not_have_is_ended_and_one_that_it_adds_is_ordered(world: World) -> None:
+    world.refuse("sink", NONE_LEFT)
+    fleet = world.start(plan_with_relay(), Planner(plan_with_other_sink()))
     assert fleet.living() == {"lead", "source", "sink-2"} and world.living() == {"source", "sink-2"}
     assert [order.name for order in world.provider.ordered] == ["source", "relay", "sink", "sink-2"]
     assert world.meter.living.keys() == {"source", "sink-2"}
+
+
+@pytest.mark.parametrize(("room_s", "lease_s"), [(300.0, 300 - STOP_S), (1e6, LEASE_S), (45.0, 45)])
+def test_machines_of_another_plan_have_a_lease_that_its_cost_allows(
+    world: World, room_s: float, lease_s: float
+) -> None:
+    """They may cost more than those of the first plan. A lease lasts until the machine must have started."""
+    world.refuse("sink", NONE_LEFT)
+    world.start(plan_with_relay(), Planner(plan_with_other_sink(), room_s=room_s))
+    leases = {order.name: order.lease.seconds for order in world.provider.ordered}
+    assert leases == {"source": LEASE_S, "relay": LEASE_S, "sink": LEASE_S, "sink-2": lease_s}
+
+
+def test_machines_that_are_added_have_a_lease_that_the_cost_of_all_allows(world: World) -> None:
+    fleet = world.start()
+    world.meter.room_s = 400.0
+    fleet.grow(plan_with_relay(), 300.0)
+    assert [(order.name, order.lease.seconds) for order in world.provider.ordered][2:] == [("relay", 300 - STOP_S)]
+    ends_s = world.journal.lease_ends(fleet.id)
+    assert all(0 < ends_s[name] - time.time() <= 400 - STOP_S for name in ("source", "sink")), "they are renewed"
 
 
 def test_a_second_refusal_is_planned_around_too_and_without_a_plan_nothing_runs(world: World) -> None:

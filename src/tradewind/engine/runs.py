@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,7 @@ from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused
 from tradewind.fleet.given import GivenCredentials
-from tradewind.fleet.settings import LEASE_S_MIN
-from tradewind.gateway.process import STOP_S
+from tradewind.fleet.leases import lease_within
 from tradewind.model.clock import elapsed_s
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
@@ -147,7 +145,7 @@ class RunStarter:
         return self._adaptation.spec, self._adaptation.plan
 
     def _plan_without(self, error: ProviderRefused, running: Collection[str] = ()) -> tuple[Plan, float] | None:
-        """Return a plan without refused machines, with those that run if it can have them, and the time for its start.
+        """Return a plan without refused machines, with those that run if it can have them, and how long it may run [s].
 
         None if there is none, or after LAUNCH_PLANS_MAX. Raises CeilingReached.
         """
@@ -225,7 +223,7 @@ class RunStarter:
         ledger, settings = self._ledger, self._launch.settings
         room_s = ledger.room_s(plan)
         ready_s = min(settings.ready_s, room_s)
-        lease_s = math.ceil(min(settings.lease_s, max(room_s - STOP_S, ready_s, LEASE_S_MIN)))
+        lease_s = lease_within(room_s, settings.lease_s, ready_s)
         try:
             return JobGateways(
                 self._gateway,

@@ -20,7 +20,7 @@ from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, other_type
-from tradewind.fleet.leases import Leases
+from tradewind.fleet.leases import Leases, lease_within
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet", "Replanner"]
 
-#: Returns another plan for a fleet that starts, and the time in which its machines must answer, after a cloud has
-#: refused machines; None if there is no other plan. Arguments: the refusal, and the names of the machines that run.
+#: Returns another plan for a fleet that starts, and how long its machines may run under the cost ceiling [s], after a
+#: cloud has refused machines; None if there is no other plan. Arguments: the refusal, and the names of the machines
+#: that run.
 Replanner = Callable[[ProviderRefused, Collection[str]], "tuple[Plan, float] | None"]
 
 
@@ -96,6 +97,8 @@ class Fleet:
         self._settings = settings = settings or FleetSettings()
         self._credentials, self._purpose, self._replan = credentials, purpose, replan
         self._ready_s = settings.ready_s
+        #: Lease of the machines that are ordered until all of them answer.
+        self._start_lease_s = settings.lease_s
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
@@ -195,9 +198,10 @@ class Fleet:
     def grow(self, plan: Plan, ready_s_max: float = float("inf"), replaced: Collection[str] = ()) -> Deployment:
         """Start the machines that another plan adds to the present one, and return when all of them answer.
 
-        The timeout is the shorter of `ready_s_max` and that of the settings. No living machine is ended: see `shrink`.
-        `replaced` are the names of dead machines whose names may be used again. If the fleet is closed meanwhile, no
-        further machine is ordered. Raises GatewayError after ending the new machines.
+        All machines together may run for `ready_s_max`: no start takes longer, and no lease of a new one lasts longer
+        if it may start before. No living machine is ended: see `shrink`. `replaced` are the names of dead machines
+        whose names may be used again. If the fleet is closed meanwhile, no further machine is ordered. Raises
+        GatewayError after ending the new machines.
         """
         before, fresh = self.plan, plan.names - self.plan.names
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
@@ -211,7 +215,7 @@ class Fleet:
                 self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_names()
                 self._generation = self._journal.intend(self.id, self._wanted())
-                lease_s = self._renewals.lease_s(ready_s)
+                lease_s = lease_within(ready_s_max, self._renewals.lease_s(ready_s), ready_s)
                 orders = [order for order in self._orders(lease_s) if order.name in fresh]
             self._launch(orders)
             self._wait_ready(fresh, ready_s)
@@ -219,6 +223,7 @@ class Fleet:
             self._end(fresh)
             self._return_to(before)
             raise
+        self._renewals.shorten(plan.names - fresh)
         return self._deployment(plan)
 
     def shrink(self, plan: Plan) -> None:
@@ -274,7 +279,7 @@ class Fleet:
             self._end(set(self._liveness.dead(dict(self.machines))))
             self._terminate(surplus)
             self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
-            self._launch([order for order in self._orders(self._settings.lease_s) if order.name not in self.machines])
+            self._launch([order for order in self._orders(self._start_lease_s) if order.name not in self.machines])
 
     def _take_machines(self) -> None:
         """Take the machines of the warm fleet that the plan wants. Those that cannot be used again are ended."""
@@ -567,10 +572,11 @@ class Fleet:
         found = None if self._replan is None else self._replan(refused, set(self.machines))
         if found is None:
             raise refused
-        plan, ready_s = found
+        plan, room_s = found
         unwanted = self.plan.names - plan.names
         with self._changing():
-            self.plan, self._ready_s = plan, min(self._ready_s, ready_s)
+            self.plan, self._ready_s = plan, min(self._ready_s, room_s)
+            self._start_lease_s = lease_within(room_s, self._start_lease_s, self._ready_s)
             self._check_names()
             self._generation = self._journal.intend(self.id, self._wanted())
         self._end(unwanted)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.process import STOP_S
 from tradewind.model.clock import elapsed_s
 
-__all__ = ["RENEWALS_PER_LEASE", "RENEWAL_S_MAX", "Leases"]
+__all__ = ["RENEWALS_PER_LEASE", "RENEWAL_S_MAX", "Leases", "lease_within"]
 
 #: Number of renewals within the length of one lease.
 RENEWALS_PER_LEASE = 3
 #: Timeout of one renewal. A failed one is not retried before the next is due.
 RENEWAL_S_MAX = 10.0
+
+
+def lease_within(room_s: float, longest_s: int, least_s: float = 0.0) -> int:
+    """Return a lease with which machines that nobody renews end before they have run for `room_s`, as under a ceiling.
+
+    A machine ends by itself within STOP_S after its lease. The lease is at most `longest_s`, and never shorter than
+    `least_s` or LEASE_S_MIN, even if that exceeds the ceiling.
+    """
+    return math.ceil(min(longest_s, max(room_s - STOP_S, least_s, LEASE_S_MIN)))
 
 
 class Leases:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
+from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases, lease_within
 from tradewind.fleet.owner import HEARTBEAT_S
-from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
+from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.process import STOP_S
 from tradewind.model.clock import elapsed_s
 from tradewind.model.latch import Latch
@@ -59,24 +58,25 @@ class Renewals:
             self._thread.join(RENEWAL_S_MAX)
 
     def lease_s(self, least_s: float = 0.0) -> int:
-        """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling.
-
-        A machine ends by itself within STOP_S after its lease. The lease is never shorter than `least_s` or
-        LEASE_S_MIN, even if the machines then exceed the ceiling.
-        """
+        """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling."""
         longest_s = self._settings.lease_s
         if self._keeper is not None:
             longest_s = self._keeper.keeping.lease_s(longest_s)
         if self._meter is None:
             return longest_s
-        left_s = self._meter.left_s(longest_s + STOP_S) - STOP_S
-        return math.ceil(min(longest_s, max(left_s, least_s, LEASE_S_MIN)))
+        return lease_within(self._meter.left_s(longest_s + STOP_S), longest_s, least_s)
 
     def renew_all(self) -> int:
         """Renew all leases, and return their length [s]. The lead at home has no lease."""
         lease_s = self.lease_s()
         self._leases.renew(self._machines(), lease_s)
         return lease_s
+
+    def shorten(self, names: Collection[str]) -> None:
+        """Renew the leases of machines at once if the cost ceiling comes near, as they may have been longer before."""
+        lease_s = self.lease_s()
+        if lease_s < self._settings.lease_s:
+            self._leases.renew([name for name in self._machines() if name in names], lease_s)
 
     def _renew(self) -> None:
         """Renew all leases concurrently, and the record's heartbeat, until the fleet ends.
