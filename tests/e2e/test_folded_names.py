@@ -54,6 +54,21 @@ def test_of_two_names_that_are_one_the_first_is_kept(
     assert (source / refused).read_text(encoding="utf-8") == refused
 
 
+def test_names_that_are_one_and_written_at_the_same_time_do_not_replace_each_other(
+    command: Command, tmp_path: Path, destination: Path
+) -> None:
+    pairs = [(f"card/{number}/A", f"card/{number}/a") for number in range(40)]
+    source = tree(tmp_path / "source", [name for pair in pairs for name in pair])
+    done = command.run("cp", "-r", source, destination, "--json").expect(4)
+    refused = {
+        Path(failed["source"].removeprefix("file://")).relative_to(source).as_posix() for failed in done.failures
+    }
+    assert len(refused) == len(pairs)
+    for pair in pairs:
+        (kept,) = set(pair) - refused
+        assert (destination / kept).read_text(encoding="utf-8") == kept
+
+
 @pytest.mark.parametrize("name", ["card/notes", "card/folder/file"])
 def test_a_file_with_another_spelling_is_not_replaced(
     command: Command, tmp_path: Path, destination: Path, name: str

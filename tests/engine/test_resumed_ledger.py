@@ -1,4 +1,4 @@
-"""What a job is charged for the machines of its killed run when it is resumed."""
+"""The charge for the machines of a killed run when its job is resumed."""
 
 from __future__ import annotations
 

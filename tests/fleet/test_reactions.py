@@ -423,7 +423,7 @@ def plan_with_relay() -> Plan:
 
 
 class Planner:
-    """Returns plans one after the other, and notes what it is told."""
+    """Returns plans one after the other, and keeps its arguments."""
 
     def __init__(self, *plans: Plan) -> None:
         self.plans, self.told = list(plans), list[tuple[str, set[str], set[str]]]()

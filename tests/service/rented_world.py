@@ -69,7 +69,7 @@ class Tenant:
 
     @property
     def words(self) -> list[str]:
-        """What others must not learn: its name, buckets, stores and keys."""
+        """The secrets of a tenant: its name, buckets, stores and keys."""
         ends = [store.endpoint.partition("//")[2] for store in self.stores]
         return [self.name, *ends, *(store.secret_key for store in self.stores)]
 

@@ -1,4 +1,4 @@
-"""What event streams cost: their checks are spread, and a read asks only for what may have changed."""
+"""The cost of event streams: their checks are spread, and a read fetches only what may have changed."""
 
 import asyncio
 import random

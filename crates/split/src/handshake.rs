@@ -60,7 +60,7 @@ fn invalid(error: Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// What arrived with the end of the handshake.
+/// Bytes that arrived with the end of the handshake.
 #[derive(Default)]
 struct Rest {
     /// Bytes that rustls has not read.

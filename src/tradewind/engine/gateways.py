@@ -31,7 +31,7 @@ OTHER_END_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class EndedRuns:
-    """What ending the fleets of killed runs has shown.
+    """Result of ending the fleets of killed runs.
 
     `unlaunched` has the machines of each fleet that were ordered and never launched, `left` what could not be removed.
     """

@@ -268,11 +268,7 @@ class JobControl:
         launch = replace(limited_launch(launch, limit_bytes_per_s), deadline_s=document.get("deadline_s"))
         if provider is not None:
             launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
-        if launch.plan_request is not None:
-            # A plan that was made between two runs may have further prices, and other types of machines.
-            prices, planned = ledger.prices, plan_prices(launch.plan, launch.plan_request.catalog)
-            prices = replace(prices, machines={**prices.machines, **planned.machines}).joined(planned)
-            ledger = replace(ledger, prices=prices)
+        ledger = _with_prices_of(ledger, launch)
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)
@@ -574,6 +570,18 @@ def shown_sources(sources: Sequence[str]) -> str:
     """Return a job's sources in the form of job lists: the first, and the number of others."""
     first = shown(sources[0])
     return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"
+
+
+def _with_prices_of(ledger: Ledger, launch: LaunchSpec) -> Ledger:
+    """Add the prices of a plan that was made between two runs: it may have other regions, and other types of machines.
+
+    Machines that were launched before keep their own prices.
+    """
+    if launch.plan_request is None:
+        return ledger
+    planned = plan_prices(launch.plan, launch.plan_request.catalog)
+    prices = replace(ledger.prices, machines={**ledger.prices.machines, **planned.machines})
+    return replace(ledger, prices=prices.joined(planned))
 
 
 def _present(provider: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -22,7 +22,7 @@ class Orphans:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: What was last logged about each fleet that still exists.
+        #: The last line that was logged about each fleet that still exists.
         self._said: dict[str, str] = {}
 
     def step(self) -> None:

@@ -54,11 +54,11 @@ pub struct Coded {
     pub body: Vec<Bytes>,
     /// The objects in a body that will be sealed; none if it is compressed or has a recipe.
     pub objects: Vec<ObjectBytes>,
-    /// What was found when the body was opened.
+    /// Manifest and checksums that were found when the body was opened.
     pub arrived: Arrived,
 }
 
-/// What was found in a body while it was opened.
+/// Manifest and checksums that were found in a body while it was opened.
 #[derive(Debug, Default, PartialEq)]
 pub struct Arrived {
     /// Its manifest, if it was parsed already.

@@ -175,7 +175,7 @@ impl Store for SimulatedStore {
         Identity::Bucket(BucketIdentity { service: "simulated".to_owned(), bucket: self.url.clone(), decisive: true })
     }
 
-    /// Of some destinations, so that sinks of both kinds are simulated.
+    /// Every second destination computes them, so that sinks of both kinds are simulated.
     fn computes_checksums(&self) -> bool {
         self.bucket % 2 == 1
     }

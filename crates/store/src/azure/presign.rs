@@ -10,7 +10,7 @@ use crate::{ErrorKind, Result};
 use http::Method;
 use object_store::azure::AzureCredential;
 
-/// What signs an address.
+/// The key that signs an address.
 enum Signer {
     Account(String),
     /// The key, and the end of its life in Unix seconds.

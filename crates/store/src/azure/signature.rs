@@ -20,6 +20,8 @@ const SAS_VERSION: &str = "2020-12-06";
 const LENT_LIFE: Duration = Duration::from_secs(3600);
 /// A user delegation key is valid from this long ago, so that Azure's servers may disagree about the time.
 const KEY_AGE: Duration = Duration::from_secs(900);
+/// Longest life of a user delegation key, counted from its start.
+const KEY_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A clock that differs more than this from Azure's is corrected, and the key requested again.
 const CLOCK_ERROR_MAX_S: u64 = 60;
 /// Most attempts to get one key; only errors that may pass are retried.
@@ -225,7 +227,9 @@ impl AzureStore {
 
     fn key_request(&self, now: i64, life_s: i64) -> Call {
         let age_s = i64::try_from(KEY_AGE.as_secs()).unwrap_or_default();
-        let (start, expiry) = (iso_date(now - age_s), iso_date(now + life_s));
+        let life_max_s = i64::try_from(KEY_LIFE_MAX.as_secs()).unwrap_or_default();
+        let start = (now - age_s).max(now + life_s - life_max_s);
+        let (start, expiry) = (iso_date(start), iso_date(now + life_s));
         let body = format!(
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><KeyInfo><Start>{start}</Start><Expiry>{expiry}</Expiry></KeyInfo>"
         );
@@ -297,6 +301,18 @@ mod tests {
         let key = UserKey::parse(xml.as_bytes()).unwrap();
         assert_eq!(key.fields().map(|(_, value)| value), ["o", "t", "s", "e", "b", "v"]);
         assert!(UserKey::parse(xml.replace("Value", "Other").as_bytes()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_key_lives_for_a_week_at_most_and_otherwise_began_before_now() {
+        let week = 7 * 24 * 3600;
+        for (life_s, start) in [(3600, 1_000_000 - 900), (week - 900, 1_000_000 - 900), (week, 1_000_000)] {
+            let call = store().key_request(1_000_000, life_s);
+            let body = String::from_utf8(call.body.segments().concat()).unwrap();
+            let expiry = iso_date(1_000_000 + life_s);
+            let wanted = format!("<Start>{}</Start><Expiry>{expiry}</Expiry>", iso_date(start));
+            assert!(body.contains(&wanted), "{body}");
+        }
     }
 
     #[test]

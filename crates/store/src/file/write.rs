@@ -5,6 +5,7 @@
 
 use super::Tree;
 use super::disk::Disk;
+use super::entries::each_entry;
 use super::links::Blocked;
 use super::own_links::{Witness, between_removals};
 use super::path::{Split, is_temporary_of, segments, temporary_name};
@@ -36,6 +37,9 @@ const SEGMENTS_PER_CALL: usize = 16;
 const NEW_MODE: Mode = Mode::from_bits_truncate(0o666);
 /// Mode of a temporary file that gets its own mode at the end: until then, nobody else may read it.
 const PRIVATE_MODE: Mode = Mode::from_bits_truncate(0o600);
+
+/// Tries to give a new file its name, if others take it and give it up again each time.
+const RENAME_TRIES_MAX: u32 = 8;
 
 /// Locks for files whose parts are written concurrently. Two files that share a lock wait for each other.
 const TURNS: usize = 64;
@@ -103,6 +107,12 @@ fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u
 
 fn system_time(is_before_1970: bool, distance: Duration) -> Option<SystemTime> {
     if is_before_1970 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
+}
+
+/// Returns whether a directory has an entry that it finds by another spelling of this name.
+fn has_other_spelling(directory: &OwnedFd, name: &str) -> bool {
+    let is_found = |spelling: &String| fstatat(directory, spelling.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+    other_spellings(name).iter().any(is_found)
 }
 
 /// The type of an existing entry that a write may not replace; `None` for a regular file.
@@ -179,30 +189,7 @@ impl Tree {
             let lost = |errno: Errno| self.error(ErrorKind::ChecksumMismatch, operation, key, errno.desc());
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
-        let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
-        if replaced.is_some() {
-            self.refuse_twin(operation, key, split, temporary)?;
-        }
-        let unmet = || self.error(ErrorKind::PreconditionFailed, operation, key, "another file now has this name");
-        let expect = options.expect.as_ref();
-        let is_met = |expect: &Expect| {
-            expect.is_met_by(replaced.as_ref().map(|stat| object_info(key.to_owned(), stat)).as_ref())
-        };
-        if !expect.is_none_or(is_met) {
-            return Err(unmet());
-        }
-        let witness = replaced.and_then(|stat| Witness::of(temporary.directory, split.name, &stat));
-        // No system call replaces a file on a condition, so the caller checked it just before. A new file never
-        // replaces one.
-        if expect == Some(&Expect::Absent) {
-            let renamed = self.disk.rename_new(temporary.directory, &temporary.name, split.name);
-            renamed.map_err(|errno| if errno == Errno::EEXIST { unmet() } else { fail(errno) })?;
-        } else {
-            self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
-        }
-        if let Some(witness) = witness {
-            witness.note();
-        }
+        self.rename_into_place(operation, key, split, temporary, options.expect.as_ref())?;
         if self.is_durable(options) {
             self.disk.sync(temporary.directory.as_fd()).map_err(fail)?;
             let synced = self.sync_directories(split.parent);
@@ -211,6 +198,50 @@ impl Tree {
         // The rename changes the identity too, so read it afterwards.
         let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
         Ok(Written { file: Some(identity_of(&metadata)), size_bytes: Some(metadata.len()), ..Written::default() })
+    }
+
+    /// Gives a complete file its final name, if what has the name now may be replaced.
+    ///
+    /// No system call replaces a file on a condition, so it is checked just before. A file that finds its name free
+    /// replaces none: another one may take the name meanwhile, perhaps under another spelling. That one is then looked at.
+    fn rename_into_place(
+        &self,
+        operation: &'static str,
+        key: &str,
+        split: Split<'_>,
+        temporary: &Temporary<'_>,
+        expect: Option<&Expect>,
+    ) -> Result<()> {
+        let fail = |errno| self.system_error(operation, key, errno);
+        let mut tries_left = RENAME_TRIES_MAX;
+        loop {
+            let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
+            if replaced.is_some() {
+                self.refuse_twin(operation, key, split, temporary)?;
+            }
+            let found = replaced.as_ref().map(|stat| object_info(key.to_owned(), stat));
+            if expect.is_some_and(|expect| !expect.is_met_by(found.as_ref())) {
+                return Err(self.error(
+                    ErrorKind::PreconditionFailed,
+                    operation,
+                    key,
+                    "another file now has this name",
+                ));
+            }
+            let Some(replaced) = replaced else {
+                tries_left -= 1;
+                match self.disk.rename_new(temporary.directory, &temporary.name, split.name) {
+                    Err(Errno::EEXIST) if tries_left > 0 => continue,
+                    renamed => return renamed.map_err(fail),
+                }
+            };
+            let witness = Witness::of(temporary.directory, split.name, &replaced);
+            self.disk.rename(temporary.directory, &temporary.name, split.name).map_err(fail)?;
+            if let Some(witness) = witness {
+                witness.note();
+            }
+            return Ok(());
+        }
     }
 
     /// Gives a file the owner, mode and time that it is to have.
@@ -258,31 +289,37 @@ impl Tree {
         temporary: &Temporary<'_>,
     ) -> Result<()> {
         // The file system may treat names so in some directories only.
-        let is_found =
-            |spelling: &String| fstatat(temporary.directory, spelling.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-        if !other_spellings(&temporary.name).iter().any(is_found) {
+        let folds = has_other_spelling(temporary.directory, &temporary.name);
+        if !folds && key.is_ascii() {
             return Ok(());
         }
         let fail = |blocked| self.blocked_error(operation, key, blocked);
         let mut directory = self.open_root().map_err(|errno| fail(errno.into()))?;
         for (segment, path) in segments(split.parent) {
-            self.refuse_other_spelling(operation, key, &directory, ("a directory", segment))?;
+            self.refuse_other_spelling(operation, key, (&directory, folds), ("a directory", segment))?;
             directory = self.enter(&directory, segment, path).map_err(fail)?.directory;
         }
-        self.refuse_other_spelling(operation, key, &directory, ("a file", split.name))
+        self.refuse_other_spelling(operation, key, (&directory, folds), ("a file", split.name))
     }
 
-    /// Refuses an existing entry if the directory has it under another spelling.
+    /// Refuses an existing entry if the directory has it under another spelling. Unless it is known that the file system
+    /// `folds` spellings, it must have the entry under one: a name of ASCII letters alone does not show whether it does.
     fn refuse_other_spelling(
         &self,
         operation: &'static str,
         key: &str,
-        directory: &OwnedFd,
+        (directory, folds): (&OwnedFd, bool),
         (what, name): (&str, &str),
     ) -> Result<()> {
+        if !folds && !has_other_spelling(directory, name) {
+            return Ok(());
+        }
         let mut is_exact = false;
-        self.each_name(directory, |entry| is_exact |= entry == name)
-            .map_err(|errno| self.system_error(operation, key, errno))?;
+        let look = |entry: &[u8], _| {
+            is_exact |= entry == name.as_bytes();
+            Ok(())
+        };
+        each_entry(directory, look).map_err(|errno| self.system_error(operation, key, errno))?;
         if is_exact {
             return Ok(());
         }
@@ -291,16 +328,6 @@ impl Tree {
              both as one"
         );
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
-    }
-
-    fn each_name(&self, directory: &OwnedFd, mut visit: impl FnMut(&str)) -> Result<(), Errno> {
-        let mut entries = Dir::openat(directory, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-        for entry in entries.iter() {
-            if let Ok(name) = entry?.file_name().to_str() {
-                visit(name);
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
@@ -420,12 +447,16 @@ impl Tree {
             Err(blocked) => return Err(self.blocked_error("list uploads", key, blocked)),
         };
         let mut names = Vec::new();
-        self.each_name(&directory, |name| {
-            if is_temporary_of(name, split.name) {
-                names.push(name.to_owned());
-            }
-        })
-        .map_err(fail)?;
+        let look = |entry: &[u8], _| {
+            names.extend(
+                std::str::from_utf8(entry).ok().filter(|name| is_temporary_of(name, split.name)).map(str::to_owned),
+            );
+            Ok(())
+        };
+        match each_entry(&directory, look) {
+            Ok(()) | Err(Errno::ENOENT) => {} // Removed meanwhile.
+            Err(errno) => return Err(fail(errno)),
+        }
         let pending = names.into_iter().filter_map(|name| {
             let stat = fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
             let found = TemporaryFile { name: &name, number: Some(self.disk.file_number(&stat)) };
@@ -520,14 +551,4 @@ impl From<Errno> for Refused {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_regular_files_are_replaced() {
-        assert_eq!(irreplaceable(libc::S_IFREG | 0o644), None);
-        assert_eq!(irreplaceable(libc::S_IFCHR | 0o666), Some("a device"));
-        assert_eq!(irreplaceable(libc::S_IFBLK | 0o660), Some("a device"));
-        assert_eq!(irreplaceable(libc::S_IFDIR | 0o755), Some("a directory"));
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ use tradewind_store::{Error, ErrorKind, Likeness, ObjectInfo, compare_objects};
 /// Listed objects, each with what the destinations list under its name.
 type Batch = Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>;
 
-/// What already has the new name of an object at a destination, and must not be replaced by it.
+/// An existing object that has the new name of a moved one, and must not be replaced by it.
 struct Holder {
     target: u16,
     key: String,
@@ -92,7 +92,7 @@ impl Walk {
         self.refuse(failed, Some(holder.target), ours.size_bytes).await
     }
 
-    /// What keeps the object from being written, at the first destination where something does.
+    /// Returns the object that keeps ours from being written, at the first destination that has one.
     async fn holder(&self, ours: &ObjectInfo, name: &str) -> Result<Option<Holder>, SurveyError> {
         if is_folder(ours) || !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
             return Ok(None);
