@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +28,8 @@ STOP_TIMEOUT_S = 10.0
 """Timeout for a server's end after SIGTERM. After it the server is killed."""
 POLL_S = 0.05
 
+#: Below those that Linux gives to whoever asks for any (net.ipv4.ip_local_port_range).
+_PORTS = range(20_000, 32_768)
 _GUARD = str(Path(__file__).with_name("guarded.py"))
 
 
@@ -34,10 +38,12 @@ class ServerError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a loopback port that is free now, and that the system gives to no connection or listener by itself."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def guarded(command: list[str]) -> list[str]:

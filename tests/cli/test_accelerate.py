@@ -2,13 +2,13 @@
 
 import http.server
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from testbed.servers.process import free_port
 from tradewind.cli.main import main
 
 pytest.importorskip("tomllib")
@@ -131,8 +131,7 @@ def test_a_flow_of_this_machine_is_measured(server: str, tmp_path: Path, capsys:
 
 
 def test_an_unreachable_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     assert main(["accelerate", "advise", f"127.0.0.1:{port}"]) == 1
     assert capsys.readouterr().err.splitlines()[0] == f"error: 127.0.0.1:{port} cannot be reached: Connection refused"
 
@@ -141,8 +140,7 @@ def test_a_flow_whose_round_trip_cannot_be_measured_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The connection that failed is named, not the round trip that it would have told."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     path = tmp_path / "flows.toml"
     path.write_text(
         f'budget = "1 USD"\n\n[[flow]]\nname = "f"\nsource = "here"\ndestination = "127.0.0.1:{port}"\nsize = "1 GB"\n'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import fcntl
 import json
-import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from testbed.servers.process import free_port
 from tradewind.catalog import learned
 from tradewind.catalog.learned import (
     LEARNED_FILE,
@@ -231,12 +231,6 @@ def test_the_wait_for_a_locked_file_is_limited(tmp_path: Path, monkeypatch: pyte
         assert not store_samples(tmp_path, [sample_of(2.0)])
     assert not (tmp_path / LEARNED_FILE).exists()
     assert store_samples(tmp_path, [sample_of(2.0)])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def test_a_real_transfer_between_known_regions_teaches_its_link(

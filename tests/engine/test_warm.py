@@ -146,8 +146,9 @@ def start(folder: Path, choice: WarmChoice, said: list[str]) -> JobGateways:
     job = folder / "jobs" / "job"
     job.mkdir(parents=True, exist_ok=True)
     document = {"kind": "local"}
+    journal = FleetJournal(folder)
     return JobGateways(
-        find_gateway(), plan, str(job), str(folder), document, FleetSettings(), report=said.append, warm=choice
+        find_gateway(), plan, str(job), journal, document, FleetSettings(), report=said.append, warm=choice
     )
 
 

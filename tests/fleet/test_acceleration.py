@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from testbed.drive import Command
+from testbed.servers.process import free_port
 from testbed.sshd import local_ssh_server, sshd_unavailable
 from tests.fleet.accelerations import FLOWS, Sink, send, up
 from tests.fleet.worlds import wait_until
@@ -69,8 +69,7 @@ def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: 
 
 
 def test_flows_of_another_host_enter_there(hosts: Command, sink: Sink) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     flows = (FLOWS % sink.address).replace('source = "here"', 'source = "site:c"') + f'listen = "{listen}"\n'
     state, _ = up(hosts, flows, "-y")
     (flow,) = state["flows"]

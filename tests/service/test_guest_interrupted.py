@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.servers.process import free_port
 from tests.service.guest_hosts import (
     SLOW,
     begin,
@@ -166,8 +166,7 @@ def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tm
 
 @pytest.mark.slow
 def test_a_killed_service_continues_with_the_same_client(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tmp_path / "service"
     server = Server(folder, "--site", f"dublin={folder / 'data'}", "--listen", f"127.0.0.1:{port}")
     large = tmp_path / "large"

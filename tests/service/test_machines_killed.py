@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from benchmarks.service.soak.world import stepped_clock
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.fleet.worlds import wait_until
@@ -43,6 +44,25 @@ def test_the_next_server_ends_the_machines_and_resumes(tmp_path: Path) -> None:
             assert {line["run"] for line in machine_lines(done)} == {1, 2}
             world.nothing_is_left(client)
             check_charges(client, job_id)
+
+
+def test_a_wrong_clock_of_a_killed_server_does_not_change_what_its_machines_cost(tmp_path: Path) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("-300")
+    with ExitStack() as stack:
+        world = World(tmp_path, stack, "--share-keys", environment=stepped_clock(clock))
+        began_s = time.monotonic()
+        with world.server.client() as client:
+            job_id = send(client, "clock", limit_bytes_per_s=SLOW_BYTES_PER_S)
+            when_machines_move(world, client, job_id)
+        world.server.kill()
+        clock.write_text("0")
+        world.server.start()
+        with world.server.client() as client:
+            lines = machine_lines(until(client, job_id, "done"))
+            check_charges(client, job_id)
+        assert {line["run"] for line in lines} == {1, 2}
+        assert max(line["quantity"] for line in lines) < time.monotonic() - began_s
 
 
 @pytest.mark.parametrize("change", ["pause", "cancel"])

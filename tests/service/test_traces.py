@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from testbed.chains import chain
+from testbed.servers.process import free_port
 from tests.service.collector import Collector
 from tests.service.server import Server, until
 from tradewind.engine.engine import Engine
@@ -110,8 +110,7 @@ def test_a_run_over_gateways_has_a_span_for_each_hop(tmp_path: Path, collector: 
 
 
 def test_a_collector_that_is_down_costs_one_warning(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     server = server_with(tmp_path, url)
     with server.client() as client:
         answer = submit(client, server)

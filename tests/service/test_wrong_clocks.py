@@ -160,17 +160,17 @@ months_off = pytest.mark.parametrize("ahead_s", [MONTH_S, -MONTH_S], ids=["ahead
 
 
 def test_no_code_of_the_service_reads_a_servers_wall_clock() -> None:
-    """Except the time in the signature of a delivery, and the start value that the first pass replaces."""
+    """Except the time in the signature of a delivery, and the start value that the first reading replaces."""
     folder = Path(scheduling.__file__).parent
     uses = {
         (path.name, line.strip())
         for path in folder.rglob("*.py")
         for line in path.read_text().splitlines()
-        if re.search(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(", line)
+        if re.search(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(|host_unix_s\(", line)
     }
     assert uses == {
         ("courier.py", '"Tradewind-Signature": signature(secret, int(time.time()), body),'),
-        ("scheduling.py", "self._clock_s = (time.time(), time.monotonic())"),
+        ("clock.py", "self._ahead_s = host_unix_s() - elapsed_s()"),
     }
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 
 from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
-from benchmarks.service.soak.faults import CLOCK_STEPS_S
 from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
 from tradewind.model.records import dataclass, field
@@ -209,7 +208,7 @@ class Checks:
         """Compare the machines of each job's ledger with its charges, its active time, and the machines that were seen.
 
         A machine is seen a little later and less long than it lives. If its server was killed, it is charged until the
-        next one ends it, by the clocks of two servers, of which one may be wrong.
+        next one ends it.
         """
         check = Check("machines: charges = ledger, within the job's active time, at least as long as seen", 0)
         active_s, charged_s, lost_lines = self._active_s(), 0.0, 0
@@ -219,7 +218,7 @@ class Checks:
                 check.violations.append(f"job {job}: charged {charged_usd} USD, ledger {ledger}")
             for one in ledger:
                 is_lost = one["run"] in lost
-                most_s = active_s[str(job)] + SLACK_S + (LOST_S + max(CLOCK_STEPS_S) if is_lost else 0.0)
+                most_s = active_s[str(job)] + SLACK_S + (LOST_S if is_lost else 0.0)
                 if one["quantity"] > most_s:
                     check.violations.append(f"job {job}: {one['what']} {one['quantity']:.0f} s, active {most_s:.0f} s")
                 charged_s += one["quantity"]

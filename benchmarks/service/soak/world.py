@@ -30,7 +30,7 @@ from testbed.servers.install import go_program
 from testbed.servers.process import ServerError, free_port, spawn, stop_group, temporary_folder, wait_until_answering
 from testbed.servers.versitygw import MODULE, REGION, VERSION
 
-__all__ = ["BUCKET", "LEASE_S", "MARK", "OWN_BUCKET", "Replica", "SoakWorld", "StoreServer"]
+__all__ = ["BUCKET", "LEASE_S", "MARK", "OWN_BUCKET", "Replica", "SoakWorld", "StoreServer", "stepped_clock"]
 
 MARK = "SOAK_FOLDER"
 REPLICAS, LEASE_S, JOBS_AT_ONCE = 3, 3, 4
@@ -93,7 +93,7 @@ class Replica:
     def __init__(self, name: str, port: int, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         self.name, self.port, self._command, self._folder = name, port, command, folder
         self._clock = folder / f"clock-{name}"
-        self._environment = {**environment, **_stepped_clock(self._clock)}
+        self._environment = {**environment, **stepped_clock(self._clock)}
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.set_clock(0)
@@ -282,7 +282,7 @@ def _private_mounts() -> bool:
     return done.returncode == 0
 
 
-def _stepped_clock(file: Path) -> dict[str, str]:
+def stepped_clock(file: Path) -> dict[str, str]:
     """Return variables with which Python reads a wall clock that the file steps while it runs."""
     folder = file.with_suffix(".python")
     folder.mkdir()

@@ -93,11 +93,19 @@ class Engine:
     started for proposals and jobs.
 
     `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
-    gateway program, or None to find it automatically.
+    gateway program, or None to find it automatically. `unix_s` returns the Unix time by which machines are charged [s];
+    None for that of this machine. Servers that share the state folder use one clock, as one ends the machines of
+    another.
     """
 
-    def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
-        self.control = JobControl(state_dir=state_dir, gateway=gateway)
+    def __init__(
+        self,
+        *,
+        state_dir: str | None = None,
+        gateway: str | None = None,
+        unix_s: Callable[[], float] | None = None,
+    ) -> None:
+        self.control = JobControl(state_dir=state_dir, gateway=gateway, unix_s=unix_s)
         self._gateway = gateway
         self._running: WeakSet[RunningJob] = WeakSet()
         #: Proposals that can be started, by id.

@@ -88,7 +88,7 @@ class Fleets:
 
     def __init__(self, store: JobStore, gateway: str | None) -> None:
         self._store, self._gateway = store, gateway or ""
-        self._journal = FleetJournal(store.state_dir)
+        self._journal = FleetJournal(store.state_dir, store.unix_s)
         #: Gets a line if the end of machines takes long because a provider does not answer.
         self.say: Callable[[str], None] | None = None
 
@@ -153,7 +153,7 @@ class Fleets:
         if ledger is None:
             return None
         own = tuple(use for use in ledger.machines if use.fleet == record.id)
-        return replace(ledger, machines=own, earlier_usd=0.0).usd_of("machine", time.time())
+        return replace(ledger, machines=own, earlier_usd=0.0).usd_of("machine", self._store.unix_s())
 
     def everywhere(self, sites: Sites) -> Everywhere:
         """Return what Tradewind has at these sites, whichever state folder knows of it."""
@@ -324,7 +324,7 @@ class Fleets:
         for job_id in jobs:
             try:
                 book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
-                book.end_fleet(record.id, time.time(), unlaunched)
+                book.end_fleet(record.id, self._store.unix_s(), unlaunched)
             except (StateError, OSError) as error:
                 return job_id, str(error)
         return job_id, None

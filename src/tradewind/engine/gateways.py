@@ -51,7 +51,7 @@ class WarmChoice:
 class JobGateways:
     """The running gateways of one plan. Closing them removes their sockets; logs stay if requested.
 
-    `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
+    `folder` is the job's, `journal` the one in which fleets are recorded. `report` gets one line about each problem
     of the machines while they run; `meter` counts how long they live. `warm` is the warm fleet to use.
     `credentials` are those of the job's stores, in place of this machine's. Once `stopping` is set, the machines are
     started no further.
@@ -62,7 +62,7 @@ class JobGateways:
         binary: str,
         plan: Plan,
         folder: str,
-        state_dir: str,
+        journal: FleetJournal,
         provider: Mapping[str, Any],
         settings: FleetSettings,
         *,
@@ -79,7 +79,6 @@ class JobGateways:
         """
         self._folder = folder
         self._logs = os.path.join(folder, "logs")
-        journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
         if left := end_abandoned(journal, binary, job_id, stopping).left:

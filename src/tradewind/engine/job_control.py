@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,7 @@ from tradewind.fleet.home import drain_home
 from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.task import run_task, try_task
+from tradewind.model.clock import host_unix_s
 from tradewind.model.document import to_document
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter, lowest_limit
@@ -72,11 +72,18 @@ class JobControl:
     """Start, resume, pause, cancel and look up the jobs of a state folder.
 
     `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
-    gateway program, or None to find it automatically. It holds no connection and may be shared by threads.
+    gateway program, or None to find it automatically. `unix_s` is the clock of the ledgers, see `JobStore`; None for
+    that of this machine. It holds no connection and may be shared by threads.
     """
 
-    def __init__(self, *, state_dir: str | None = None, gateway: str | None = None) -> None:
-        self.store = JobStore(state_dir)
+    def __init__(
+        self,
+        *,
+        state_dir: str | None = None,
+        gateway: str | None = None,
+        unix_s: Callable[[], float] | None = None,
+    ) -> None:
+        self.store = JobStore(state_dir, unix_s or host_unix_s)
         self._gateway = gateway
 
     @property
@@ -171,7 +178,7 @@ class JobControl:
         book = self.book(job_id)
         try:
             ledger = book.read()
-            return book.is_damaged() if ledger is None else ledger.total_usd(time.time()) > 0
+            return book.is_damaged() if ledger is None else ledger.total_usd(self.store.unix_s()) > 0
         except StateError:
             return True
 
@@ -226,7 +233,7 @@ class JobControl:
         record = self.store.load(job_id)
         self.require_resumable(record)
         # Their machines are charged until now, so end them before reading the ledger.
-        journal = FleetJournal(self.store.state_dir)
+        journal = FleetJournal(self.store.state_dir, self.store.unix_s)
         ended_runs = self._end_former(journal, job_id, is_to_stop)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
@@ -239,7 +246,7 @@ class JobControl:
         is_ours = spec.report_file == os.path.join(self.store.path(job_id), OBJECTS_FILE)
         refuse_own_files(replace(spec, report_file=None) if is_ours else spec, self.store.state_dir)
         ceiling_usd = None if document.get("ceiling") is None else float(document["ceiling"]["usd"])
-        now_s = time.time()
+        now_s = self.store.unix_s()
         if ceiling_usd is not None and self.book(job_id).is_damaged():
             raise JobUnreadable(
                 f"job {job_id} is not resumed: its ledger cannot be read, so its ceiling could not be enforced",
@@ -382,7 +389,7 @@ class JobControl:
         job_id = record.id
         if record.state == "running":
             self._stop_running(job_id)
-        lock, journal = self.store.hold(job_id), FleetJournal(self.store.state_dir)
+        lock, journal = self.store.hold(job_id), FleetJournal(self.store.state_dir, self.store.unix_s)
         unlaunched: Mapping[str, Collection[str]] = {}
         try:
             unlaunched = end_abandoned(journal, self.gateway, job_id).unlaunched
@@ -396,7 +403,7 @@ class JobControl:
 
         Raises JobNotFound, JobBusy if the job runs, GatewayError if a provider does not answer.
         """
-        journal = FleetJournal(self.store.state_dir)
+        journal = FleetJournal(self.store.state_dir, self.store.unix_s)
         lock = self.store.hold(job_id)
         try:
             unlaunched = end_abandoned(journal, self.gateway, job_id).unlaunched
@@ -407,7 +414,7 @@ class JobControl:
     def _end_charges(self, journal: FleetJournal, job_id: str, unlaunched: Mapping[str, Collection[str]]) -> None:
         """Record that the machines of a job have ended, if they have. The ledger has the job's lock meanwhile."""
         if not open_fleets(journal, job_id):
-            self.book(job_id).end_machines(time.time(), unlaunched)
+            self.book(job_id).end_machines(self.store.unix_s(), unlaunched)
 
     def _abort(self, record: JobRecord, credentials: GivenCredentials | None, *, quiet: bool) -> None:
         """Abort the uploads that a job left behind."""
@@ -466,7 +473,7 @@ class JobControl:
 
     def _with_cost(self, record: JobRecord) -> JobRecord:
         """Return the record with its cost from the ledger, as its events report it."""
-        usd = self.ledger(record).total_usd(time.time())
+        usd = self.ledger(record).total_usd(self.store.unix_s())
         progress = replace(record.progress, cost_usd=usd)
         summary = record.summary
         if summary is not None:
@@ -500,6 +507,7 @@ class JobControl:
             chunk_bytes=spec.chunk_bytes,
             moves=spec.delete_source,
             compares=spec.compare is not None or spec.delete is not None,
+            unix_s=self.store.unix_s(),
         )
         starter = RunStarter(
             self.store,

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from tradewind.engine.sources import LIST_FILE
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable, StateError, UsageError
+from tradewind.model.clock import host_unix_s
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.files import (
@@ -102,10 +103,14 @@ class JobRecord:
 
 
 class JobStore:
-    """The jobs of one state folder."""
+    """The jobs of one state folder.
 
-    def __init__(self, folder: str | None = None) -> None:
-        self.state_dir = state_home(folder)
+    `unix_s` returns the Unix time that dates the jobs and the lives of their machines [s]. Servers that share the
+    folder share this clock.
+    """
+
+    def __init__(self, folder: str | None = None, unix_s: Callable[[], float] = host_unix_s) -> None:
+        self.state_dir, self.unix_s = state_home(folder), unix_s
         self.folder = os.path.join(self.state_dir, "jobs")
         self.database = open_database(self.state_dir)
 
@@ -137,7 +142,7 @@ class JobStore:
         Raises UsageError if another job was made of the proposal, StateError.
         """
         known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling", "deadline_s")}
-        now_unix_ms = time.time_ns() // 1_000_000
+        now_unix_ms = round(self.unix_s() * 1000)
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO jobs (id, created_unix_ms, verb, source, destinations, request, spec)"
@@ -185,7 +190,7 @@ class JobStore:
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3, ?4 FROM plans WHERE job = ?1",
-                (job_id, time.time_ns() // 1_000_000, json.dumps(topology), plan),
+                (job_id, round(self.unix_s() * 1000), json.dumps(topology), plan),
             )
             document = json.dumps(_relocatable(to_document(spec)))
             connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))

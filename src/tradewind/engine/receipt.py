@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +46,7 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
         plan, ledger, runs = control.plan_of(record), control.ledger(record), _runs(database, job_id)
     deadline_s = record.document.get("deadline_s")
     spec, topology = record.document["spec"], record.document["topology"]
-    cost = job_cost(ledger, plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
+    cost = job_cost(ledger, plan, record.progress, spec.get("ceiling_usd_per_gb"), control.store.unix_s())
     return {
         "receipt": RECEIPT_VERSION,
         "job_id": record.id,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from tradewind.engine.adapt import Adaptation
 from tradewind.engine.closed import ClosedPlaces
 from tradewind.engine.jobs import JobRecord, JobStore
@@ -32,14 +30,14 @@ def plan_rest(store: JobStore, record: JobRecord, ledger: Ledger, closed: Closed
     def keep(plan: Plan, spec: JobSpec) -> None:
         store.add_plan(record.id, spec, topology_document(plan), plan_document(plan))
 
-    now_s = time.time()
+    now_s = store.unix_s()
     adaptation = Adaptation(
         launch.plan_request,
         plan,
         JobSpec.from_document(record.document["spec"]),
         replan=launch.replan,
         on_change=keep,
-        ledger=JobLedger(ledger.ended(now_s), None),
+        ledger=JobLedger(ledger.ended(now_s), None, unix_s=now_s),
         earlier_s=max(0.0, now_s - record.created_unix_ms / 1000),
     )
     adaptation.plan_around(closed, to_document(record.progress))

@@ -22,6 +22,7 @@ from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
 from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused
 from tradewind.fleet.given import GivenCredentials
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.leases import lease_within
 from tradewind.model.clock import elapsed_s
 from tradewind.model.job import JobSpec
@@ -229,7 +230,7 @@ class RunStarter:
                 self._gateway,
                 plan,
                 self._folder,
-                self._store.state_dir,
+                FleetJournal(self._store.state_dir, self._store.unix_s),
                 self._launch.provider,
                 replace(settings, ready_s=ready_s, lease_s=lease_s),
                 report=self._log.notice,

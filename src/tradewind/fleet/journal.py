@@ -13,13 +13,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import ConfigError, FleetNotFound, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
+from tradewind.model.clock import host_unix_s
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
@@ -104,10 +105,14 @@ class UnreadableFleet:
 
 
 class FleetJournal:
-    """The fleets of one state folder."""
+    """The fleets of one state folder.
 
-    def __init__(self, state_dir: str | os.PathLike[str]) -> None:
-        self.folder = Path(state_dir) / "fleets"
+    `unix_s` returns the Unix time that dates the lives of machines and the attempts to launch them [s]. Owners,
+    heartbeats and leases are dated by the clock of this machine.
+    """
+
+    def __init__(self, state_dir: str | os.PathLike[str], unix_s: Callable[[], float] = host_unix_s) -> None:
+        self.folder, self.unix_s = Path(state_dir) / "fleets", unix_s
         self.database = open_database(state_dir)
         #: Open lock files of the fleets that this process opened.
         self._locks: dict[str, int] = {}
@@ -263,7 +268,7 @@ class FleetJournal:
         self.note(
             "INSERT INTO machines (fleet, number, name, region, launched_unix_s, lease_s)"
             " SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4, ?5 FROM machines WHERE fleet = ?1",
-            (fleet_id, name, region, time.time(), lease_s),
+            (fleet_id, name, region, self.unix_s(), lease_s),
         )
 
     def ready(self, fleet_id: str, name: str, lease_s: float, booted_ago_s: float | None = None) -> None:
@@ -271,7 +276,7 @@ class FleetJournal:
 
         `booted_ago_s` is the time since it began to run its boot script.
         """
-        now_s = time.time()
+        now_s = self.unix_s()
         self.note(
             "UPDATE machines SET ready_unix_s = ?, booted_unix_s = ? WHERE fleet = ? AND name = ?"
             " AND ready_unix_s IS NULL AND ended_unix_s IS NULL",
@@ -284,7 +289,7 @@ class FleetJournal:
         self.note(
             "UPDATE machines SET running_unix_s = ? WHERE fleet = ? AND name = ? AND running_unix_s IS NULL"
             " AND ended_unix_s IS NULL",
-            (time.time(), fleet_id, name),
+            (self.unix_s(), fleet_id, name),
         )
 
     def listed(self, fleet_id: str, names: Collection[str]) -> None:
@@ -293,7 +298,7 @@ class FleetJournal:
             self.note(
                 "UPDATE machines SET running_unix_s = ? WHERE fleet = ? AND name = ? AND running_unix_s IS NULL"
                 " AND ready_unix_s IS NULL AND ended_unix_s IS NULL",
-                (time.time(), fleet_id, name),
+                (self.unix_s(), fleet_id, name),
             )
 
     def moved(self, fleet_id: str, name: str) -> None:
@@ -301,7 +306,7 @@ class FleetJournal:
         self.note(
             "UPDATE machines SET first_byte_unix_s = ? WHERE fleet = ? AND name = ? AND first_byte_unix_s IS NULL"
             " AND ended_unix_s IS NULL",
-            (time.time(), fleet_id, name),
+            (self.unix_s(), fleet_id, name),
         )
 
     def leased(self, fleet_id: str, name: str, lease_s: float) -> None:
@@ -349,13 +354,13 @@ class FleetJournal:
             "SELECT name FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND ready_unix_s IS NULL"
             " AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND launched_unix_s + coalesce(lease_s, ?3) > ?2"
             " AND name NOT IN (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched')",
-            (fleet_id, time.time(), lease_s_min),
+            (fleet_id, self.unix_s(), lease_s_min),
         )
         return {name for (name,) in rows}
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
-        end_s = time.time() - ago_s
+        end_s = self.unix_s() - ago_s
         for name in names:
             self.note(
                 "UPDATE machines SET ended_unix_s = max(launched_unix_s, ?) WHERE fleet = ? AND name = ?"
@@ -372,9 +377,8 @@ class FleetJournal:
         finally:
             self.give_back(fleet_id)
 
-    @staticmethod
-    def _close(connection: sqlite3.Connection, fleet_id: str) -> None:
-        now_s = time.time()
+    def _close(self, connection: sqlite3.Connection, fleet_id: str) -> None:
+        now_s = self.unix_s()
         connection.execute("UPDATE fleets SET closed_unix_s = ? WHERE id = ?", (now_s, fleet_id))
         connection.execute("DELETE FROM leases WHERE fleet = ?", (fleet_id,))
         connection.execute(

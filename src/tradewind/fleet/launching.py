@@ -199,7 +199,7 @@ class Launcher:
         outcome = "launched" if refusal is None else refusal.kind
         zone = order.zone if result.machine is None else result.machine.zone
         reason, action = ("", None) if refusal is None else (refusal.reason, refusal.action)
-        attempt = Attempt(time.time(), order.name, order.region, outcome, reason, order.type, zone, action)
+        attempt = Attempt(self.journal.unix_s(), order.name, order.region, outcome, reason, order.type, zone, action)
         self.journal.record_attempt(order.fleet_id, attempt)
 
 

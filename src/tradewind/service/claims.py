@@ -175,7 +175,7 @@ class ClaimTable:
             connection.execute(update(jobs).where(jobs.c.owner.is_not(None)).values(owner=None))
 
     def _until(self, connection: Connection) -> int:
-        return database_unix_ms(connection) + self._lease_ms
+        return self._database.read_clock(connection) + self._lease_ms
 
     def _given(self, connection: Connection, job: str, epoch: int, until: int, **values: Any) -> JobLease:
         owned = {"owner": self.owner, "epoch": epoch + 1, "lease_unix_ms": until}

@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from tradewind.errors import StateError, UsageError
+from tradewind.service.clock import DatabaseClock
 from tradewind.service.postgres import postgres_engine, shown_url
 from tradewind.service.tables import audit
 
@@ -72,6 +73,8 @@ class ServiceDatabase:
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self.is_shared = url is not None
         self.name = str(folder / DATABASE_FILE) if url is None else shown_url(url)
+        #: Tells the time of the database without asking it. Leases and the scheduler read it.
+        self.clock = DatabaseClock()
         self._engine = _sqlite_engine(folder / DATABASE_FILE) if url is None else postgres_engine(url)
 
     @property
@@ -83,6 +86,10 @@ class ServiceDatabase:
         """Return the Unix time of the database [ms], outside any transaction. Raises StateError."""
         with self.read() as connection:
             return database_unix_ms(connection)
+
+    def read_clock(self, connection: Connection) -> int:
+        """Return the Unix time of the database [ms], and set `clock` by it."""
+        return self.clock.read(lambda: database_unix_ms(connection))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -58,7 +58,8 @@ class JobRunner:
         self._database, self._claims, self._settings, self._faults = database, claims, settings, faults
         right = self._right = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
         self._leases = LeaseKeeper(claims, right, settings.lease_s, faults)
-        self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
+        # A server ends the machines of one that was killed, so they are charged by the clock that both share.
+        self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway, unix_s=database.clock.unix_s)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()

@@ -145,8 +145,6 @@ class ServiceScheduler:
         self._seen: dict[str, SeenJob] = {}
         self._answer_again_s = 0.0
         self._answered_to = ""
-        #: Unix time by the database's clock when it was last read, and the monotonic time then [s].
-        self._clock_s = (time.time(), time.monotonic())
 
     @property
     def is_scheduling(self) -> bool:
@@ -201,8 +199,7 @@ class ServiceScheduler:
 
     def _now_s(self) -> float:
         """Return the Unix time by the database's clock [s]: waits that another server wrote are by it, too."""
-        read_s, monotonic_s = self._clock_s
-        return read_s + time.monotonic() - monotonic_s
+        return self._database.clock.unix_s()
 
     def _forget(self) -> None:
         self._scheduler, self._rules, self._seen, self._unusable = None, RuleReader(), {}, []
@@ -277,8 +274,7 @@ class ServiceScheduler:
         """Return all that has changed since the last pass."""
         capacity = self._claims.capacity()
         with self._database.read() as connection:
-            now_ms = database_unix_ms(connection)
-            self._clock_s = (now_ms / 1000, time.monotonic())
+            now_ms = self._database.read_clock(connection)
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = open_jobs(connection)
             ended = ended_jobs(connection, self._seen.keys() - found.keys())
