@@ -22,6 +22,7 @@ from tradewind.engine.ledger import ALIVE_S_MAX
 from tradewind.errors import Interrupted
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
+from tradewind.fleet.provider import Ended, Refusal
 from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 
 __all__ = ["cloud"]
@@ -128,3 +129,42 @@ def test_a_resumed_job_that_waits_for_another_command_can_be_stopped(
         with pytest.raises(Interrupted, match=says):
             resumed.result(10)
     assert len(cloud.living) == 1 and not control.store.is_owned("job-1")
+
+
+@pytest.mark.parametrize("what", ["end", "plan"])
+def test_ends_of_machines_and_plans_that_wait_for_another_command_can_be_stopped(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    fleet, other, asked = killed_job(control, cloud), FleetJournal(control.store.state_dir), threading.Event()
+    assert other.claim(fleet)
+    monkeypatch.setattr(JobControl, "plan_of", lambda *_, **__: SimpleNamespace(overlay="some"))
+    closed: Any = SimpleNamespace(used_by=lambda _: True)
+    call = {
+        "end": lambda: control.end_machines("job-1", asked.is_set),
+        "plan": lambda: control.plan_around("job-1", closed, asked.is_set),
+    }[what]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(call)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.5)
+        asked.set()
+        with pytest.raises(Interrupted, match="stopped before its machines had started"):
+            waiting.result(10)
+    assert len(cloud.living) == 1 and not control.store.is_owned("job-1")
+
+
+def test_an_end_of_machines_that_is_to_stop_waits_out_no_outage(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_job(control, cloud)
+    busy = Refusal("throttled", "slow down")
+    monkeypatch.setattr(cloud, "terminate", lambda ids, **_: [Ended(one, refusal=busy) for one in ids])
+    asked = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(control.end_machines, "job-1", asked.is_set)
+        with pytest.raises(TimeoutError):
+            waiting.result(1)
+        asked.set()
+        with pytest.raises(Interrupted):
+            waiting.result(20)
+    assert len(cloud.living) == 1

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tradewind.engine.closed import ClosedPlaces
-from tradewind.errors import GatewayLost, MachinesMayRun
+from tradewind.errors import GatewayLost, Interrupted, MachinesMayRun, StateError
 from tradewind.service.faults import Faults
 from tradewind.service.job_worker import JobWorker
+from tradewind.service.jobs import LeaseLost
 
 
 class Running:
@@ -54,3 +57,38 @@ def test_another_error_of_the_end_fails_the_job() -> None:
     with pytest.raises(GatewayLost):
         watch(running)
     assert not running.asked
+
+
+class LeftMachines:
+    """Machines that a killed server has left. They are ended when somebody stops waiting."""
+
+    def __init__(self, looks: int = 3) -> None:
+        self._looks = looks
+
+    def end_machines(self, is_to_stop: Callable[[], bool]) -> None:
+        if any(is_to_stop() for _ in range(self._looks)):
+            raise Interrupted("stopped", hint=None, job_id="j-1")
+
+
+@pytest.mark.parametrize("why", ["the server ends", "the lease is lost"])
+def test_a_server_that_must_leave_a_job_stops_waiting_for_the_end_of_its_machines(why: str) -> None:
+    """The job stays as it is: the next server ends them."""
+    closing = threading.Event()
+
+    def state(_: Any) -> str:
+        if why == "the lease is lost":
+            raise LeaseLost("j-1")
+        closing.set()
+        return "pausing"
+
+    worker: Any = SimpleNamespace(_closing=closing, _leases=SimpleNamespace(state=state))
+    row, left, lease = SimpleNamespace(id="j-1"), LeftMachines(), SimpleNamespace(job="j-1")
+    with pytest.raises(StateError, match="j-1"):
+        JobWorker._end_machines(worker, row, left, lease)  # type: ignore[arg-type]
+
+
+def test_a_job_that_is_to_pause_waits_for_the_end_of_its_machines() -> None:
+    leases = SimpleNamespace(state=lambda _: "pausing")
+    worker: Any = SimpleNamespace(_closing=threading.Event(), _leases=leases)
+    row, lease = SimpleNamespace(id="j-1"), SimpleNamespace(job="j-1")
+    JobWorker._end_machines(worker, row, LeftMachines(), lease)  # type: ignore[arg-type]

@@ -198,23 +198,25 @@ class JobGateways:
 def end_abandoned(journal: FleetJournal, binary: str, job_id: str, stopping: Latch | None = None) -> EndedRuns:
     """End the fleets that killed runs of a job left behind, and remove what else they left.
 
-    The caller has the job, so another command that has one of them is ending it: wait for that, until `stopping` is
-    set.
+    The caller has the job, so another command that has one of them is ending it: wait for that, and wait out outages of
+    providers, until `stopping` is set.
 
     Raises GatewayError, also if it was stopped; JobBusy if the other command takes longer than OTHER_END_S.
     """
+    stopping = stopping or Latch()
     purpose = _purpose(job_id)
     unlaunched: dict[str, frozenset[str]] = {}
     left: list[Remains] = []
     for fleet_id in [record.id for record in journal.records() if record.purpose == purpose]:
-        record = _claimed(journal, fleet_id, stopping or Latch())
+        record = _claimed(journal, fleet_id, stopping)
         if record is not None:
             from tradewind.fleet.calls import InFlight
             from tradewind.fleet.ending import end_fleet
+            from tradewind.fleet.patience import Patience
             from tradewind.fleet.remains import look_for_remains
 
             try:
-                unlaunched[fleet_id] = end_fleet(record, journal, binary).unlaunched
+                unlaunched[fleet_id] = end_fleet(record, journal, binary, Patience(stopping)).unlaunched
             finally:
                 journal.give_back(fleet_id)
             # A killed client has made an address or a disk for a machine that it had not yet ordered.

@@ -250,12 +250,13 @@ class Job:
         self._close()
         return self
 
-    def end_machines(self) -> None:
+    def end_machines(self, is_to_stop: Callable[[], bool] | None = None) -> None:
         """End the machines that a killed process has left behind; `resume` does this, too.
 
-        Raises JobBusy if the job runs, GatewayError if a provider does not answer.
+        Raises JobBusy if the job runs, GatewayError if a provider does not answer; Interrupted if `is_to_stop` ends the
+        wait for it, or for another command that is ending the machines.
         """
-        self._control.end_machines(self.id)
+        self._control.end_machines(self.id, is_to_stop)
 
     def abort_left_uploads(self, credentials: GivenCredentials | None = None) -> None:
         """Abort the uploads that earlier hosts of the job's guest have left unfinished, once the job is done.

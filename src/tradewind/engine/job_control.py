@@ -297,6 +297,12 @@ class JobControl:
                 return True
             return self.store.is_cancelled(job_id) if was_paused else self.store.is_to_stop(job_id)
 
+        return self._end_abandoned(journal, job_id, is_asked)
+
+    def _end_abandoned(self, journal: FleetJournal, job_id: str, is_asked: Callable[[], bool] | None) -> EndedRuns:
+        """Do what `end_abandoned` does. Raises Interrupted if `is_asked` has told it to stop."""
+        if is_asked is None:
+            return end_abandoned(journal, self.gateway, job_id)
         watch = StopWatch(is_asked)
         try:
             with watch:
@@ -306,11 +312,11 @@ class JobControl:
                 raise stopped_start(self.store, job_id) from error
             raise
 
-    def plan_around(self, job_id: str, closed: ClosedPlaces) -> Plan:
+    def plan_around(self, job_id: str, closed: ClosedPlaces, is_to_stop: Callable[[], bool] | None = None) -> Plan:
         """Return the plan of a job's next run, without closed places if there is such a plan; see `plan_rest`.
 
         Raises JobNotFound, JobUnreadable, JobBusy if the job runs, UsageError if it has nothing left to do,
-        GatewayError, TopologyError.
+        GatewayError, TopologyError; Interrupted if `is_to_stop` ends the wait for machines of killed runs.
         """
         from tradewind.engine.rest import plan_rest
 
@@ -320,7 +326,7 @@ class JobControl:
             return plan
         self.require_resumable(record)
         # Machines of killed runs are charged until now, so end them before reading the ledger.
-        self.end_machines(job_id)
+        self.end_machines(job_id, is_to_stop)
         with ExitStack() as held:
             held.callback(self.store.hold(job_id).release)
             record = self.store.load(job_id)
@@ -398,15 +404,16 @@ class JobControl:
             lock.release()
             self._end_charges(journal, job_id, unlaunched)
 
-    def end_machines(self, job_id: str) -> None:
+    def end_machines(self, job_id: str, is_to_stop: Callable[[], bool] | None = None) -> None:
         """End the machines that a killed run of a job has left behind, and their charges.
 
-        Raises JobNotFound, JobBusy if the job runs, GatewayError if a provider does not answer.
+        Raises JobNotFound, JobBusy if the job runs, GatewayError if a provider does not answer; Interrupted if
+        `is_to_stop` ends the wait for it, or for another command that is ending the machines.
         """
         journal = FleetJournal(self.store.state_dir, self.store.unix_s)
         lock = self.store.hold(job_id)
         try:
-            unlaunched = end_abandoned(journal, self.gateway, job_id).unlaunched
+            unlaunched = self._end_abandoned(journal, job_id, is_to_stop).unlaunched
         finally:
             lock.release()
         self._end_charges(journal, job_id, unlaunched)

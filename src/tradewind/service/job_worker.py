@@ -231,7 +231,7 @@ class JobWorker:
     ) -> None:
         """Record the end of a job, with its receipt. `recorded_bytes` are those of a journal that has been emptied."""
         found = self._found(self._queue.find(row.id) or row, lease)
-        self._end_machines(row, found)
+        self._end_machines(row, found, lease)
         if state == "done" and found is not None and found.record.progress.bytes_done:
             self._connections.note_written(row.tenant, row.request)
         if state == "done" and found is not None:
@@ -262,14 +262,27 @@ class JobWorker:
                 return None
         return text
 
-    def _end_machines(self, row: JobRow, job: Job | None) -> None:
-        """End what a killed server has left of a job's machines. Raises JobBusy while its processes end."""
+    def _end_machines(self, row: JobRow, job: Job | None, lease: JobLease) -> None:
+        """End what a killed server has left of a job's machines.
+
+        Raises JobBusy while its processes end, StateError if this server must leave the job to the next one meanwhile.
+        """
         if job is None:
             return
+
+        def is_to_leave() -> bool:
+            try:
+                self._leases.state(lease)
+            except LeaseLost:
+                return True
+            return self._closing.is_set()
+
         try:
-            job.end_machines()
+            job.end_machines(is_to_leave)
         except OWN:
             raise
+        except Interrupted as error:
+            raise StateError(f"job {row.id}: the next server ends its machines") from error
         except (TradewindError, OSError) as error:
             _LOG.warning("job %s: its machines may run until their leases end: %s", row.id, error)
 
@@ -290,7 +303,7 @@ class JobWorker:
         guest = guest_of(row.request, self._settings.guest_addresses)
         if found is not None:
             self._trace_lost_run(row, found)
-            self._plan_around_closed(row, found)
+            self._plan_around_closed(row, found, is_to_stop)
             return found.resume(
                 guest=guest,
                 credentials=credentials,
@@ -317,14 +330,14 @@ class JobWorker:
             self._queue.note(lease, engine_job=job.id)
         return job
 
-    def _plan_around_closed(self, row: JobRow, job: Job) -> None:
+    def _plan_around_closed(self, row: JobRow, job: Job, is_to_stop: Callable[[], bool]) -> None:
         """Plan the rest of a job on machines again, if its plan uses what is closed now.
 
         Raises TradewindError, _RoutesNotGranted.
         """
         with self._database.read() as connection:
             rules = operator_rules(connection)
-        plan = self._engine.control.plan_around(job.id, rules.closed_places)
+        plan = self._engine.control.plan_around(job.id, rules.closed_places, is_to_stop)
         _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]), rules.closed)
 
     def _started_before(
@@ -462,7 +475,7 @@ class JobWorker:
         count = failures[kind] = failures.get(kind, 0) + 1
         wait_s = retry_wait_s(CLASSES[kind], row.id, count) if kind in CLASSES else 0.0
         found = self._found(row, lease)
-        self._end_machines(row, found)
+        self._end_machines(row, found, lease)
         self._queue.move(
             row.id,
             ("running",),
@@ -483,7 +496,7 @@ class JobWorker:
         if found is not None and found.state == "done":
             self._end(row, lease, "done")
             return
-        self._end_machines(row, found)
+        self._end_machines(row, found, lease)
         state = DRAINED[row.state]
         self._queue.move(row.id, (row.state,), state, lease=lease, **_after_run(row, found, state))
 
