@@ -13,6 +13,8 @@ from sqlalchemy import event
 
 from tests.service.local import new_database
 from tests.service.server import Server, get, submit, until, until_waiting_for_another
+from tradewind.service.auth import SCOPES_OF_ROLE
+from tradewind.service.jobs import STATES
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 
@@ -53,6 +55,24 @@ def test_a_job_that_waits_for_another_tenant_learns_only_that(server: Server) ->
         assert "mine" not in text.replace(str(server.data), "")
         mine.delete(f"/v1/jobs/{first}")
         other.delete(f"/v1/jobs/{shown['id']}")
+
+
+def test_a_token_may_have_any_one_scope_of_its_role(server: Server) -> None:
+    with server.client() as admin:
+        for role, scopes in SCOPES_OF_ROLE.items():
+            for scope in scopes:
+                made = admin.post("/v1/tokens", json={"role": role, "scopes": [scope]})
+                assert made.status_code == 201, made.text
+                assert made.json()["scopes"] == [scope]
+                admin.delete(f"/v1/tokens/{made.json()['id']}")
+
+
+def test_a_webhook_may_be_told_of_any_state(server: Server) -> None:
+    with server.client() as admin:
+        made = admin.post("/v1/webhooks", json={"url": "https://example.org/hook", "states": list(STATES)})
+        assert made.status_code == 201, made.text
+        assert sorted(made.json()["states"]) == sorted(STATES)
+        admin.delete(f"/v1/webhooks/{made.json()['id']}")
 
 
 def test_a_token_is_rotated_with_an_overlap_or_at_once(server: Server) -> None:

@@ -34,6 +34,7 @@ NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 Scope = Literal[
     "jobs:read",
     "jobs:write",
+    "connections",
     "webhooks",
     "tokens",
     "members",

@@ -26,7 +26,7 @@ WEBHOOKS = needs("webhooks")
 ID = r"^[0-9a-f]{16}$"
 Id = Annotated[str, Path(pattern=ID)]
 Cursor = Annotated[str | None, Query(pattern=ID)]
-State = Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
+State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 SECRET_BYTES = 32
 
 
@@ -36,7 +36,7 @@ class WebhookRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     url: str = Field(min_length=1, max_length=2048, pattern=r"^[!-~]+$")
-    states: list[State] = Field(["done", "failed", "cancelled"], min_length=1, max_length=8)
+    states: list[State] = Field(["done", "failed", "cancelled"], min_length=1, max_length=9)
 
 
 class WebhookView(BaseModel):
