@@ -24,6 +24,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import Ended, Refusal
 from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
+from tradewind.model.records import replace
 
 __all__ = ["cloud"]
 
@@ -69,6 +70,26 @@ def test_machines_that_were_ended_are_charged_until_now(
     killed_job(control, cloud)
     assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S, abs=5)
     assert cloud.living == {}
+
+
+def test_a_machine_that_was_never_launched_costs_nothing_although_another_command_ended_the_fleet(
+    control: JobControl, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That command cannot change the ledger while the job is about to be resumed."""
+    fleet, journal = killed_job(control, cloud), FleetJournal(control.store.state_dir)
+    journal.launched(fleet, "ghost", "site:a", 900)
+    book = control.book("job-1")
+    ledger = book.read()
+    assert ledger is not None
+    ghost = replace(ledger.machines[0], name="ghost")
+    book.write(replace(ledger, machines=(*ledger.machines, ghost)))
+    lock = control.store.hold("job-1")
+    (ended,) = Fleets(control.store, None).end_unused()
+    lock.release()
+    assert ended.error is None and cloud.living == {}
+    assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S, abs=5)
+    (attempt,) = journal.attempts(fleet)
+    assert (attempt.name, attempt.region, attempt.outcome) == ("ghost", "site:a", "never launched")
 
 
 @pytest.mark.parametrize("changes", [{"boot": "earlier"}, {"boot": "earlier", "host": "fedcba9876543210"}])

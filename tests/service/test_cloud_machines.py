@@ -79,7 +79,7 @@ class Stage:
         """Return how many machines the cloud of a region has made. One that ended at once has not booted."""
         if region == SOURCE:
             return len(self.aws.instances())
-        calls = [call for call in self.gcp.engine.calls if call.method == "regionInstances.bulkInsert"]
+        calls = [call for call in self.gcp.api.calls if call.method == "regionInstances.bulkInsert"]
         return len({call.query.get("requestId") for call in calls})
 
     def check_nothing_is_left(self) -> None:

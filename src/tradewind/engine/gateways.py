@@ -222,6 +222,9 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str, stopping: Lat
             # A killed client has made an address or a disk for a machine that it had not yet ordered.
             remains = look_for_remains(make_provider(record.provider, binary, journal), fleet_id, InFlight())
             left += [] if remains is None or remains.is_nothing else [remains]
+    # Another command that has ended a fleet cannot change the ledger of a job that somebody holds.
+    for fleet_id, names in journal.unlaunched_of(purpose).items():
+        unlaunched[fleet_id] = unlaunched.get(fleet_id, frozenset()) | names
     return EndedRuns(unlaunched, left)
 
 

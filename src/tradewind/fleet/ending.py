@@ -161,7 +161,7 @@ def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine])
     an earlier process found it while it tried to end the fleet.
     """
     lost = journal.unanswered(fleet_id, LEASE_S_MIN) - {machine.name for machine in listed}
-    journal.refused(fleet_id, lost)
+    journal.never_launched(fleet_id, lost)
     return frozenset(lost)
 
 

@@ -54,9 +54,13 @@ class Intent:
     machines: Mapping[str, str]
 
 
+#: Outcome of an attempt that a killed client did not make any more, and why.
+NEVER_LAUNCHED, KILLED_BEFORE = "never launched", "its client was killed before the provider had the order"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to launch a machine, and its outcome: `launched`, or the kind of the refusal."""
+    """One attempt to launch a machine, and its outcome: `launched`, NEVER_LAUNCHED, or the kind of the refusal."""
 
     unix_s: float
     name: str
@@ -343,6 +347,26 @@ class FleetJournal:
         """Note that machines were ordered but not launched."""
         for name in names:
             self.note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
+
+    def never_launched(self, fleet_id: str, names: Collection[str]) -> None:
+        """Note that a killed client was about to order machines, and that the provider never had them."""
+        for name in names:
+            rows = self.database.rows("SELECT region FROM machines WHERE fleet = ? AND name = ?", (fleet_id, name))
+            for (region,) in rows[-1:]:
+                self.record_attempt(fleet_id, Attempt(self.unix_s(), name, region, NEVER_LAUNCHED, KILLED_BEFORE))
+        self.refused(fleet_id, names)
+
+    def unlaunched_of(self, purpose: str) -> dict[str, set[str]]:
+        """Return the machines of `never_launched` of a purpose, by fleet, whichever process has ended that."""
+        rows = self.database.rows(
+            "SELECT attempts.fleet, attempts.name FROM attempts JOIN fleets ON fleets.id = attempts.fleet"
+            " WHERE fleets.purpose = ? AND attempts.outcome = ?",
+            (purpose, NEVER_LAUNCHED),
+        )
+        found: dict[str, set[str]] = {}
+        for fleet_id, name in rows:
+            found.setdefault(fleet_id, set()).add(name)
+        return found
 
     def unanswered(self, fleet_id: str, lease_s_min: int) -> set[str]:
         """Return the machines of which nothing was heard, and whose first leases cannot have expired.
