@@ -175,3 +175,18 @@ def test_a_new_machine_gets_no_program_before_its_counts_begin(running: Accelera
     running._carry_out(Rewire(PROXY))
     running._catch_up()
     assert PROXY in world.programs
+
+
+def test_the_shown_path_is_the_one_that_the_entrance_has(running: Acceleration, world: World) -> None:
+    running._wire()
+    assert running.state().flows[0].through == (PROXY,)
+    running._health.dead(PROXY, "it does not answer")
+    world.lost.add(HOME)
+    running._due = "route"
+    running._catch_up()
+    flow = running.state().flows[0]
+    assert (flow.through, flow.reason) == ((PROXY,), None)
+    world.lost.discard(HOME)
+    running._catch_up()
+    flow = running.state().flows[0]
+    assert (flow.through, flow.reason) == ((), f"{PROXY}: it does not answer")

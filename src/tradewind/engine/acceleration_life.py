@@ -249,14 +249,18 @@ class Acceleration:
         there = set(self._gateways.there)
         addresses = {name: address for name, address in self._addresses.items() if name in there}
         missing = self._placed.regions.keys() - addresses.keys()
-        self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
-        for name in self._counts.aside.keys() & self._paths.keys():
-            self._paths[name] = (), self._counts.aside[name]
+        paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
+        for name in self._counts.aside.keys() & paths.keys():
+            paths[name] = (), self._counts.aside[name]
+        self._paths = {name: self._paths.get(name, path) for name, path in paths.items()}
         for entrance in entrances_of(wires):
+            mine = {wire.name: paths[wire.name] for wire in wires if wire.entrance == entrance}
             if entrance != HOME and entrance not in there and not strict:
+                self._paths |= mine  # It has no connections, and begins with these.
                 continue
             try:
-                self._route_at(entrance, addresses)
+                self._route_at(entrance, mine, addresses)
+                self._paths |= mine
             except TradewindError as error:
                 if strict or entrance == HOME:
                     raise
@@ -266,13 +270,17 @@ class Acceleration:
             self._enters_at_home = False
             self._pool.submit(self._end_proxies, [HOME], DRAIN_S)
 
-    def _route_at(self, entrance: str, addresses: Mapping[str, str]) -> None:
-        """Send one entrance the paths of its new connections. `addresses` are those for home. Raises GatewayError."""
+    def _route_at(
+        self, entrance: str, paths: Mapping[str, tuple[tuple[str, ...], str | None]], addresses: Mapping[str, str]
+    ) -> None:
+        """Send one entrance the `paths` of its new connections, by flow. `addresses` are those for home. Raises
+        GatewayError.
+        """
         assert self._gateways is not None
-        wires, paths = self._placed.wires, {name: path for name, (path, _) in self._paths.items()}
+        wires, through = self._placed.wires, {name: path for name, (path, _) in paths.items()}
         if entrance != HOME:
             addresses = self._gateways.dialled(entrance, addresses)
-        status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
+        status = self._gateways.put_entrance(entrance, wires, through, addresses, self._placed.flows)
         if entrance == HOME and not self._enters_at_home:
             self._counts.renewed(HOME)
             self._enters_at_home = True
