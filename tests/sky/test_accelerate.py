@@ -146,7 +146,7 @@ def machines_of(state: dict[str, Any]) -> int:
 
 
 def charged_bytes(state: dict[str, Any]) -> int:
-    return round(1e9 * sum(line["quantity"] for line in state["ledger"] if line["unit"] == "GB"))
+    return round(1e9 * sum(float(line["quantity"]) for line in state["ledger"] if line["unit"] == "GB"))
 
 
 def until_failed(command: Command) -> None:
