@@ -108,14 +108,17 @@ async fn received(
     connections: usize,
     bytes: usize,
 ) -> (Duration, Vec<usize>) {
-    let mut clients = Vec::new();
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for _ in 0..connections {
-        let (client, mut server) = pair(listener, chain).await;
-        drop(spawn(async move { server.write_all(&vec![7; bytes]).await }));
+        let (client, server) = pair(listener, chain).await;
         clients.push(client);
+        servers.push(server);
     }
     let half = Duration::from_secs_f64((connections * bytes) as f64 / LIMIT_BYTES_PER_S as f64 / 2.0);
     let began = Instant::now();
+    for mut server in servers {
+        drop(spawn(async move { server.write_all(&vec![7; bytes]).await }));
+    }
     let tasks: Vec<_> = clients
         .into_iter()
         .map(|mut client| {
