@@ -84,17 +84,11 @@ class World:
         return [S3(store.endpoint, store.access_key, store.secret_key) for store in self.stores]
 
     def configure(self) -> None:
-        """Write the operator's configuration: a host in each region, which are this host, for money."""
-        with self.ssh.config.open("a") as config:
-            config.write(f"Host {' '.join(self.hosts)}\n  HostName 127.0.0.1\n")
-        lines = ["[fleet]", 'home_rate = "1Mbit/s"', "[ssh]", f'config = "{self.ssh.config}"']
-        for name, region in self.hosts.items():
-            lines += ["[[ssh.hosts]]", f'name = "{name}"', f'region = "{region}"', 'address = "127.0.0.1"']
-            lines += [f'folder = "{self.on_host(name)}"', f"usd_per_hour = {USD_PER_HOUR}"]
-        self.command.configure(*lines)
+        """Write the operator's configuration."""
+        self.command.configure(*host_lines(self.ssh.config, self.hosts, self.folder))
 
     def on_host(self, name: str) -> Path:
-        return self.folder / f"on {name}"
+        return folder_on_host(self.folder, name)
 
     def machines(self) -> list[int]:
         """Return the process ids of the gateways on the hosts. An empty file is being written."""
@@ -121,6 +115,25 @@ class World:
             first.get("bucket", f"{source}/{number}") == second.get("bucket", f"{prefix}/{number}")
             for number in range(OBJECTS)
         )
+
+
+def host_lines(config: Path, hosts: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the lines of a configuration with a host in each region, which are this host, for money.
+
+    `config` is that of a local SSH server, and gets the names of the hosts.
+    """
+    with config.open("a") as names:
+        names.write(f"Host {' '.join(hosts)}\n  HostName 127.0.0.1\n")
+    lines = ["[fleet]", 'home_rate = "1Mbit/s"', "[ssh]", f'config = "{config}"']
+    for name, region in hosts.items():
+        lines += ["[[ssh.hosts]]", f'name = "{name}"', f'region = "{region}"', 'address = "127.0.0.1"']
+        lines += [f'folder = "{folder_on_host(folder, name)}"', f"usd_per_hour = {USD_PER_HOUR}"]
+    return lines
+
+
+def folder_on_host(folder: Path, name: str) -> Path:
+    """Return where a host keeps its machines."""
+    return folder / f"on {name}"
 
 
 def connection(name: str, region: str, store: Store) -> dict[str, Any]:

@@ -103,10 +103,10 @@ class RentedWorld:
         for name, column, rows in (("links", "gbps", 0.024), ("prices", "usd_per_gb", USD_PER_GB)):
             table = self.folder / f"{name}.csv"
             table.write_text(f"src,dst,{column}\n{','.join(self.regions)},{rows}\n", encoding="utf-8")
-            self._as_the_server("catalog", "import", str(table))
+            self.as_the_server("catalog", "import", str(table))
         self.server.start()
 
-    def _as_the_server(self, *words: str) -> str:
+    def as_the_server(self, *words: str) -> str:
         """Run the operator's command with the state folder of the server's engine; return its output."""
         self.command.environment["TRADEWIND_STATE_DIR"] = str(self.server.state / "engine")
         try:
@@ -140,7 +140,7 @@ class RentedWorld:
     def check_nothing_is_left(self) -> None:
         """Check that neither the service nor the operator's command finds a machine, from any state folder."""
         wait_until(lambda: self.fleets() == [])
-        for swept in (self._as_the_server("fleet", "sweep"), self.command.run("fleet", "sweep").expect(0).stdout):
+        for swept in (self.as_the_server("fleet", "sweep"), self.command.run("fleet", "sweep").expect(0).stdout):
             assert swept.splitlines() == ["nothing is left"], swept
 
 
