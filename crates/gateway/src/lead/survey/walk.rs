@@ -1,6 +1,7 @@
 //! A survey in progress: lists what is selected and hands it, batch by batch, to [`candidates`], which sorts it.
 
 mod candidates;
+mod flat_copies;
 mod flat_moves;
 mod named;
 mod slices;
@@ -25,7 +26,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 use tradewind_contract::{FailedObject, ObjectFilter, Selection, Target};
 use tradewind_store::{Error, ErrorKind, NameChanges, ObjectInfo, Store, name_form};
@@ -57,6 +58,8 @@ struct Walk {
     source_tags: Tags,
     target_tags: Vec<Tags>,
 }
+    /// Hashes of the new names that a flat copy gives to several objects, where that may do harm.
+    flat_twins: OnceLock<HashSet<[u8; 16]>>,
 
 /// How the keys of one listing become names: `prefix` is cut off and `put` takes its place.
 #[derive(Clone, Copy)]
@@ -79,6 +82,7 @@ pub(super) async fn look(survey: Survey) -> Result<SurveyEnd, SurveyError> {
     match &walk.survey.job.selection {
         Selection::Object { key } => walk.look_at_object(key).await?,
         Selection::Prefix { .. } => walk.look_at_prefix(walk.naming()).await?,
+    walk.know_flat_twins().await?;
         Selection::List { list_file, .. } => walk.look_at_list(list_file).await?,
         Selection::Several { members, .. } => walk.look_at_members(members).await?,
     }
@@ -128,6 +132,7 @@ impl Walk {
             target_tags: survey.targets.iter().map(|_| Tags::default()).collect(),
             survey,
         })
+            flat_twins: OnceLock::new(),
     }
 
     /// Sources that an earlier run has deleted are not found again. Their copies must not be written over.
