@@ -238,6 +238,24 @@ async fn a_store_that_keeps_nothing_is_not_asked_for_copies_of_earlier_runs() {
 }
 
 #[tokio::test]
+async fn a_link_at_the_destination_is_no_copy_of_an_earlier_run() {
+    let source = DirectoryTree::with(&[("a", b"1"), ("b", b"2")]);
+    let (target, folder) = (DirectoryTree::with(&[("there", b"1")]), tempfile::tempdir().unwrap());
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    let (target_key, fingerprint) = ("a".to_owned(), fingerprint(&source.store.head("a").await.unwrap()));
+    let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
+    journal.record_durably(closed).await.unwrap();
+    let targets = [(&target, "")];
+    let job = job(&source, prefix(""), &targets);
+    for leads_to in ["there", "nowhere"] {
+        std::os::unix::fs::symlink(leads_to, target.path("a")).unwrap();
+        let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
+        assert_eq!(items(&found).len(), 2, "{leads_to}");
+        std::fs::remove_file(target.path("a")).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn keys_that_are_too_long_are_refused_alone() {
     let source = DirectoryTree::with(&[("a", b"1"), ("bb", b"2")]);
     let target = DirectoryTree::new();
