@@ -342,6 +342,22 @@ async fn links_that_are_not_followed_are_counted_and_keep_nothing_away() {
 }
 
 #[tokio::test]
+async fn what_a_destination_has_in_the_place_of_a_skipped_link_is_not_deleted() {
+    let source = DirectoryTree::with(&[("a", b"1"), ("z", b"1")]);
+    let target = DirectoryTree::with(&[("b/link", b"1"), ("data-x", b"1"), ("data/x", b"1"), ("data/y/z", b"1")]);
+    source.write("b/c", b"1");
+    for link in ["b/link", "data"] {
+        std::os::unix::fs::symlink("/nowhere", source.path(link)).unwrap();
+    }
+    let targets = [(&target, "")];
+    let mut job = job(&source, prefix(""), &targets);
+    (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
+    let (end, _) = survey(&job, &source, &targets, DoneSet::empty()).await;
+    let end = end.unwrap();
+    assert_eq!((end.extraneous.unwrap().keys(), end.listed_to_the_end), (1, true));
+}
+
+#[tokio::test]
 async fn a_shut_destination_is_asked_nothing_and_keeps_none_of_the_others() {
     let source = DirectoryTree::with(&[("a", b"1"), ("b", b"22")]);
     let (gone, open) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::new());
