@@ -27,5 +27,11 @@ test("a click on a point of the frontier shows its routes on a map", async () =>
     await routes.getByRole("cell", { name: /^aws:us-east-1 → / }).first().waitFor();
     const map = routes.getByRole("img", { name: /^Map of the routes/ });
     assert.ok(await map.evaluate((image) => image.decode().then(() => image.naturalWidth > 100)));
+    const chosen = (await cursor.getAttribute("aria-valuetext")).split(" ")[0];
+    await frontier.getByRole("link", { name: "New transfer at this rate" }).click();
+    assert.equal(await page.getByLabel("Goal of the machines").inputValue(), "rate");
+    assert.ok(Math.abs(Number(await page.getByLabel("Minimum rate").inputValue()) - Number(chosen)) < 0.01);
+    await page.getByText("shows the price at each rate").getByRole("link", { name: "Plan" }).click();
+    await page.getByLabel("From region").waitFor();
   });
 });

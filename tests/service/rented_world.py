@@ -14,12 +14,15 @@ from typing import Any
 
 import httpx
 
+from testbed.clouds.booter import BootedMachine
 from testbed.drive import Command
+from testbed.postgres import Postgres
 from testbed.servers import Server as Store
 from testbed.servers import versitygw
+from tests.fleet.transfers import files_in, holding
 from tests.fleet.worlds import wait_until
 from tests.service.machine_world import check_charges, connection, machine_lines
-from tests.service.server import Server
+from tests.service.server import Server, do_not_overlap
 from tests.sky.world import differences, write_files
 from tradewind.model.records import dataclass
 
@@ -34,7 +37,9 @@ __all__ = [
     "check_done",
     "check_invoice",
     "check_ledger",
+    "check_taken_over",
     "job_of",
+    "machines_have_no_word_of",
     "moved",
     "rented_world",
     "secrets_of",
@@ -82,29 +87,43 @@ class Tenant:
 class RentedWorld:
     """The service, and its operator's command."""
 
-    def __init__(self, folder: Path, address: str, regions: tuple[str, str], configuration: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        regions: tuple[str, str],
+        configuration: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder, self.address, self.regions = folder, address, regions
         self.command = Command(folder / "home")
-        self.command.environment |= {**OPERATOR_KEY, "AWS_REGION": "us-east-1"}
+        self.command.environment |= {**OPERATOR_KEY, "AWS_REGION": "us-east-1", **(environment or {})}
         self.command.configure(*configuration)
         self.stores: list[Store] = []
-        self._server: Server | None = None
+        self.servers: list[Server] = []
 
     @property
     def server(self) -> Server:
-        assert self._server is not None
-        return self._server
+        return self.servers[0]
 
-    def start(self) -> None:
-        """Start the service. All stores must run."""
+    def start(self, database: Postgres | None = None) -> None:
+        """Start the service, with a database as two replicas. All stores must run."""
         endpoints = [word for store in self.stores for word in ("--allow-endpoint", store.endpoint)]
-        words = ("--via", "auto", "--max-cost", "5USD", "--max-vms", "1", "--share-keys", *endpoints)
-        self._server = Server(self.folder, *words, **self.command.full_environment())
+        words = ["--via", "auto", "--max-cost", "5USD", "--max-vms", "1", "--share-keys", *endpoints]
+        environment = self.command.full_environment()
+        if database is not None:
+            words += ["--database", database.url]
+            environment |= database.environment
+        logs = ["server.log"] if database is None else ["server 0.log", "server 1.log"]
+        self.servers = [Server(self.folder, *words, log=log, **environment) for log in logs]
+        if database is not None:
+            self.server.prepare("--migrate")
         for name, column, rows in (("links", "gbps", 0.024), ("prices", "usd_per_gb", USD_PER_GB)):
             table = self.folder / f"{name}.csv"
             table.write_text(f"src,dst,{column}\n{','.join(self.regions)},{rows}\n", encoding="utf-8")
             self.as_the_server("catalog", "import", str(table))
-        self.server.start()
+        for server in self.servers:
+            server.start()
 
     def as_the_server(self, *words: str) -> str:
         """Run the operator's command with the state folder of the server's engine; return its output."""
@@ -127,9 +146,9 @@ class RentedWorld:
                 assert answer.status_code == 201, answer.text
         return tenant
 
-    def client(self, tenant: Tenant) -> httpx.Client:
-        """Return a client of the tenant."""
-        return self.server.client(tenant.token)
+    def client(self, tenant: Tenant, server: Server | None = None) -> httpx.Client:
+        """Return a client of the tenant, by default at the first server."""
+        return (server or self.server).client(tenant.token)
 
     def fleets(self) -> list[dict[str, Any]]:
         """Return the fleets with machines, as the operator sees them."""
@@ -150,10 +169,20 @@ def bucket_of(tenant: str) -> str:
 
 @contextmanager
 def rented_world(
-    folder: Path, address: str, regions: tuple[str, str], configuration: Sequence[str], tenants: Sequence[str]
+    folder: Path,
+    address: str,
+    regions: tuple[str, str],
+    configuration: Sequence[str],
+    tenants: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    database: Postgres | None = None,
 ) -> Iterator[tuple[RentedWorld, list[Tenant]]]:
-    """Run the service and two stores for each tenant, at an address that the machines reach."""
-    world = RentedWorld(folder, address, regions, configuration)
+    """Run the service and two stores for each tenant, at an address that the machines reach.
+
+    `environment` is the operator's, beside the keys. With a `database` the service has two replicas.
+    """
+    world = RentedWorld(folder, address, regions, configuration, environment)
     with ExitStack() as held:
         stores = {}
         for name in tenants:
@@ -166,12 +195,13 @@ def rented_world(
                 (store.folder / "data" / bucket_of(name)).mkdir()
             write_files(made[0].folder / "data" / bucket_of(name) / "data", VOLUME_BYTES)
             world.stores += made
-        world.start()
         try:
+            world.start(database)
             yield world, [world.tenant(name, stores[name]) for name in tenants]
         finally:
-            if world.server.process is not None:
-                world.server.kill(signal.SIGTERM)
+            for server in world.servers:
+                if server.process is not None:
+                    server.kill(signal.SIGTERM)
             world.command.wait_until_alone()
 
 
@@ -226,6 +256,28 @@ def check_done(client: httpx.Client, tenant: Tenant, job_id: str, prefix: str) -
     check_ledger(done)
     check_charges(client, job_id)
     return done
+
+
+def check_taken_over(client: httpx.Client, tenant: Tenant, job_id: str, prefix: str) -> dict[str, Any]:
+    """Check that the job of a killed server was done once, by a second run."""
+    done = check_done(client, tenant, job_id, prefix)
+    assert [one["id"] for one in client.get("/v1/jobs").json()["jobs"]] == [job_id]
+    runs = client.get(f"/v1/jobs/{job_id}/receipt").json()["runs"]
+    assert [run["outcome"] for run in runs] == [None, "done"] and do_not_overlap([{"runs": runs}]), runs
+    assert {line["run"] for line in machine_lines(done)} == {1, 2}
+    return done
+
+
+def machines_have_no_word_of(machines: Sequence[BootedMachine], words: Sequence[str]) -> None:
+    """Check that files, processes, user data and consoles of machines have none of these words."""
+    folders = [machine.path(name) for machine in machines for name in ("/run", "/tmp", "/var/lib")]
+    files = [path for folder in folders for path in files_in(folder)]
+    pids = [pid for machine in machines for pid in machine.pids()]
+    files += [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]
+    files += [machine.console_file for machine in machines]
+    files += [machine.console_file.with_suffix(".user-data") for machine in machines]
+    assert len(pids) >= 2 * len(machines)
+    assert {word: found for word in words if (found := holding(word, files))} == {}
 
 
 def check_ledger(job: Mapping[str, Any]) -> None:

@@ -38,7 +38,9 @@ from tests.service.rented_world import (
     check_done,
     check_invoice,
     check_ledger,
+    check_taken_over,
     job_of,
+    machines_have_no_word_of,
     moved,
     rented_world,
     secrets_of,
@@ -47,7 +49,6 @@ from tests.service.rented_world import (
     until_moving,
     until_state,
 )
-from tests.service.server import do_not_overlap
 from tradewind.gateway.binary import find_gateway
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,13 @@ class Stage:
         """Return what the clouds themselves bill."""
         instances = [str(one["id"]) for one in self.aws.instances() if one["state"] != "terminated"]
         return [*instances, *map(str, self.gcp.engine.billed())]
+
+    def launched(self, region: str) -> int:
+        """Return how many machines the cloud of a region has made. One that ended at once has not booted."""
+        if region == SOURCE:
+            return len(self.aws.instances())
+        calls = [call for call in self.gcp.engine.calls if call.method == "regionInstances.bulkInsert"]
+        return len({call.query.get("requestId") for call in calls})
 
     def check_nothing_is_left(self) -> None:
         """Check that no machine lives, by the service, by the operator's command, and by the clouds."""
@@ -145,12 +153,9 @@ def test_the_next_server_ends_the_machines_of_a_killed_one_and_finishes_its_job(
     assert stage.living()
     world.server.start()
     with world.client(tenant) as client:
-        done = check_done(client, tenant, job_id, "copy")
+        done = check_taken_over(client, tenant, job_id, "copy")
         again = client.post("/v1/jobs", json=body("copy", limit_bytes_per_s=SLOW_BYTES_PER_S), headers=key("copy"))
         assert (again.status_code, again.json()["id"]) == (200, job_id)
-        assert [one["id"] for one in client.get("/v1/jobs").json()["jobs"]] == [job_id]
-        runs = client.get(f"/v1/jobs/{job_id}/receipt").json()["runs"]
-        assert [run["outcome"] for run in runs] == [None, "done"] and do_not_overlap([{"runs": runs}]), runs
         check_machines_are_counted(stage, machine_lines(done), killed_unix_s)
         check_invoice(client, [done])
         stage.check_nothing_is_left()
@@ -218,13 +223,12 @@ def test_two_tenants_have_machines_of_their_own_and_learn_nothing_of_each_other(
 
 
 def check_machines_are_counted(stage: Stage, lines: list[dict[str, Any]], killed_unix_s: float) -> None:
-    """Check that each machine that ever booted is a line, those of the killed server for the time until its end."""
-    assert len(lines) == len(stage.booter.machines), lines
+    """Check that each machine that a cloud made is a line, those of the killed server for the time until its end."""
     for region in (SOURCE, SINK):
         booted = [one.booted_unix_s for one in stage.booter.machines.values() if one.region == region]
         (second,) = (line for line in lines if line["run"] == 2 and f" in {region}" in line["what"])
         first = [line for line in lines if line["run"] == 1 and f" in {region}" in line["what"]]
-        assert second["quantity"] > 0 and len(first) == len(booted) - 1, lines
+        assert second["quantity"] > 0 and len(first) == stage.launched(region) - 1 >= len(booted) - 1, lines
         assert all(line["quantity"] >= killed_unix_s - min(booted) for line in first), lines
 
 
@@ -238,18 +242,6 @@ def check_machines_are_apart(stage: Stage) -> None:
     google = [machine for machine in living if machine.region == SINK]
     for one, other in permutations(google):
         assert not stage.gcp.engine.allows(other.address, one.id, DATA_PORT)
-
-
-def machines_have_no_word_of(machines: list[BootedMachine], words: list[str]) -> None:
-    """Check that files, processes, user data and consoles of machines have none of these words."""
-    folders = [machine.path(name) for machine in machines for name in ("/run", "/tmp", "/var/lib")]
-    files = [path for folder in folders for path in files_in(folder)]
-    pids = [pid for machine in machines for pid in machine.pids()]
-    files += [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]
-    files += [machine.console_file for machine in machines]
-    files += [machine.console_file.with_suffix(".user-data") for machine in machines]
-    assert len(pids) >= 2 * len(machines)
-    assert {word: found for word in words if (found := holding(word, files))} == {}
 
 
 def key(name: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tests.service.rented_world import (
     check_done,
     check_invoice,
     check_ledger,
+    check_taken_over,
     rented_world,
     secrets_of,
     shown_to,
@@ -28,7 +29,6 @@ from tests.service.rented_world import (
     until_moving,
     until_state,
 )
-from tests.service.server import do_not_overlap
 
 pytestmark = pytest.mark.slow
 CLUSTERS = ("r1", "r2")
@@ -107,9 +107,7 @@ def test_the_next_server_ends_the_pods_of_a_killed_one_and_finishes_its_job(serv
     world.server.kill()
     world.server.start()
     with world.client(tenant) as client:
-        done = check_done(client, tenant, job_id, "copy")
-        runs = client.get(f"/v1/jobs/{job_id}/receipt").json()["runs"]
-        assert [run["outcome"] for run in runs] == [None, "done"] and do_not_overlap([{"runs": runs}]), runs
+        done = check_taken_over(client, tenant, job_id, "copy")
         assert [line["run"] for line in machine_lines(done)] == [1, 1, 2, 2]
         check_invoice(client, [done])
         served.check_nothing_is_left()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from testbed.sshd import local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import files_in, holding
 from tests.fleet.worlds import wait_until
 from tests.service.machine_world import folder_on_host, host_lines
+from tests.service.process_memory import memory_of
 from tests.service.rented_world import (
     SLOW_BYTES_PER_S,
     RentedWorld,
@@ -33,8 +31,6 @@ from tests.service.rented_world import (
 pytestmark = pytest.mark.slow
 HOSTS = {"a": "site:a", "b": "site:b"}
 NAMES = ("alder", "birch")
-#: Entries of /proc/PID/pagemap: their size, and the bits of pages that are present or swapped.
-ENTRY_BYTES, IN_MEMORY = 8, 3 << 62
 
 
 @dataclass
@@ -66,21 +62,6 @@ class Stage:
         kept = {word for word in words if holding(word, files)}
         memories = [memory_of(pid) for pid in self.machines()]
         return kept | {word for word in words if any(word.encode() in memory for memory in memories)}
-
-
-def memory_of(pid: int) -> bytes:
-    """Return the pages that a process has written. Most of its reserved memory has none."""
-    parts = []
-    folder, page = Path(f"/proc/{pid}"), mmap.PAGESIZE
-    with (folder / "pagemap").open("rb", 0) as pages, (folder / "mem").open("rb", 0) as memory:
-        for start, end in re.findall(r"^(\w+)-(\w+) rw", (folder / "maps").read_text(), re.M):
-            first, count = int(start, 16) // page, (int(end, 16) - int(start, 16)) // page
-            pages.seek(first * ENTRY_BYTES)
-            entries = array("Q", pages.read(count * ENTRY_BYTES))
-            for number in (first + place for place, entry in enumerate(entries) if entry & IN_MEMORY):
-                memory.seek(number * page)
-                parts.append(memory.read(page))
-    return b"".join(parts)
 
 
 @pytest.fixture
