@@ -17,6 +17,8 @@ WIDTH_IN, HEIGHT_IN = 8.6, 4.0
 """Size of one plot."""
 HEADROOM = 1.08
 """Ratio of a line plot's upper y limit to the highest figure."""
+ONE_DECIMAL_FROM = 10.0
+"""Bars of an axis that goes so far are labelled with one decimal, others with two."""
 WHISKERS_PERCENT = (5, 95)
 
 Point = tuple[float, float]
@@ -158,7 +160,7 @@ def bars(
         reach = None if spreads is None else [spread[kind] for spread in spreads]
         heights = [group[kind] for group in groups]
         drawn = ax.bar(at, heights, width * 0.92, yerr=reach, capsize=3, color=ROUTES[number], label=kind)
-        shown = ".0%" if y.label.startswith("share") else ".2f"
+        shown = ".0%" if y.label.startswith("share") else ".1f" if y.high >= ONE_DECIMAL_FROM else ".2f"
         ax.bar_label(drawn, [format(height, shown) for height in heights], fontsize=8)
     _set_groups(ax, title, y, names)
     return _svg(figure)

@@ -35,6 +35,8 @@ SQLITE_FLAGS = (
     "-USQLITE_ENABLE_RTREE",
     "-USQLITE_SOUNDEX",
 )
+#: No panic passes through C code, so it needs no tables of how to unwind.
+C_FLAGS = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
 #: Output lines of a failed command that are shown.
 LINES_SHOWN = 15
 
@@ -81,7 +83,7 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     path = os.pathsep.join([str(tools.zigbuild.parent), str(tools.cargo.parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "CARGO": str(tools.cargo)}
     # The caller's flags are for the machine's own processor.
-    for name in ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"):
+    for name in ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "TARGET_CFLAGS"):
         environment.pop(name, None)
     environment |= {"RUSTC": str(tools.rustc), "LD_LIBRARY_PATH": str(tools.libraries)}
     # Allows `-Zbuild-std` in a stable compiler.
@@ -92,6 +94,7 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     flags += [f"--remap-path-prefix={folder}={name}" for folder, name in _renamed_folders().items()]
     environment["CARGO_ENCODED_RUSTFLAGS"] = FLAG_SEPARATOR.join(flags)
     environment["LIBSQLITE3_FLAGS"] = " ".join(SQLITE_FLAGS)
+    environment["CFLAGS"] = " ".join(C_FLAGS)
     return environment
 
 

@@ -12,7 +12,7 @@ from benchmarks.acceleration import fct, rates
 from benchmarks.acceleration.chains import version
 from benchmarks.acceleration.page import Page, wrapped
 from benchmarks.acceleration.pools_page import pools_section
-from benchmarks.plots import Axis, curves
+from benchmarks.plots import Axis, bars, curves
 from benchmarks.tables import machine
 from testbed.servers.install import InstallError
 from tradewind.placement.problem import EDGE_WINDOW_BYTES
@@ -20,7 +20,7 @@ from tradewind.placement.problem import EDGE_WINDOW_BYTES
 Row = Mapping[str, Any]
 MBITS_PER_BYTE_MS = 8e-3
 """From bytes per millisecond to Mbit/s."""
-HEADROOM = 1.05
+HEADROOM, BARS_HEADROOM = 1.05, 1.1
 SMALL_WINDOW, SMALL_ERROR = 0.7, 0.04
 """A first hop with at most this share of the full window is counted if that explains an error larger than this."""
 
@@ -35,8 +35,9 @@ def sections(rows: Sequence[Row], *, quick: bool) -> Page:
     for name, section in chosen:
         if by_figure[name]:
             parts.append("\n".join([*section(by_figure[name]), ""]))
-    if by_figure["fig4"]:
-        plots["acceleration-fig4.svg"] = _scatter(by_figure["fig4"])
+    for name, drawing in (("fig3", _rate_bars), ("fig4", _scatter), ("fig15", _acceleration_bars)):
+        if by_figure[name]:
+            plots[f"acceleration-{name}.svg"] = drawing(by_figure[name])
     return Page("\n".join(parts), plots)
 
 
@@ -87,14 +88,31 @@ def _figure_3(rows: Sequence[Row]) -> list[str]:
         route = next((" → ".join((row["regions"][0], row["regions"][-1])) for row in mine), "")
         cells = [_rate_cell([row for row in mine if (row["way"], row["program"]) == way]) for way in ways]
         lines.append(f"| {name}: {route} | {' | '.join(cells)} |")
-    return lines
+    return [*lines, "", "![rate by way and tuple](acceleration-fig3.svg)"]
 
 
 def _rate_cell(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    measured = statistics.median(row["measured_mbps"] for row in rows)
-    return f"{measured:.1f} ({rows[0]['predicted_mbps']:.1f})"
+    return f"{_median_mbps(rows):.1f} ({rows[0]['predicted_mbps']:.1f})" if rows else ""
+
+
+def _median_mbps(rows: Sequence[Row]) -> float:
+    return statistics.median(row["measured_mbps"] for row in rows) if rows else 0.0
+
+
+def _rate_bars(rows: Sequence[Row]) -> str:
+    """Return a plot of the measured rates."""
+    groups = []
+    for way in _ways(rows):
+        mine = [row for row in rows if (row["way"], row["program"]) == way]
+        tuples = dict.fromkeys(row["tuple"] for row in rows)
+        groups.append({name: _median_mbps([row for row in mine if row["tuple"] == name]) for name in tuples})
+    highest = max(rate for group in groups for rate in group.values()) * BARS_HEADROOM
+    names = [_in_lines(_way_name(way)) for way in _ways(rows)]
+    return bars("Fig. 3: forwarding and splitting", Axis("rate [Mbit/s]", 0, highest), names, groups)
+
+
+def _in_lines(name: str) -> str:
+    return name.replace(", ", "\n")
 
 
 def _error(row: Row) -> float:
@@ -226,7 +244,34 @@ def _figure_15(rows: Sequence[Row]) -> list[str]:
         for name in dict.fromkeys(row["way"] for row in mine):
             lines.append(_fct_row(name, [row for row in mine if row["way"] == name], direct))
         lines.append("")
-    return lines[:-1]
+    return [*lines, "![acceleration by placement](acceleration-fig15.svg)"]
+
+
+def _acceleration_bars(rows: Sequence[Row]) -> str:
+    """Return a plot of the acceleration of each placement, measured and predicted."""
+    experiments = list(dict.fromkeys(row["experiment"] for row in rows))
+    names = [name for name in dict.fromkeys(row["way"] for row in rows) if name != "direct"]
+    groups: list[dict[str, float]] = [{} for _ in names]
+    for experiment in experiments:
+        mine = [row for row in rows if row["experiment"] == experiment]
+        direct = [_total_s(row) for row in mine if row["way"] == "direct"]
+        for name, group in zip(names, groups, strict=True):
+            placed = [row for row in mine if row["way"] == name]
+            servers = experiment.partition(",")[0]
+            group[f"{servers}, measured"] = _acceleration(placed, direct)
+            group[f"{servers}, predicted"] = _predicted_acceleration(placed[0]) if placed else 0.0
+    highest = max(value for group in groups for value in group.values()) * BARS_HEADROOM
+    axis = Axis("acceleration", 0, highest)
+    return bars("Fig. 15: two full meshes", axis, list(map(_in_lines, names)), groups)
+
+
+def _acceleration(rows: Sequence[Row], direct_s: Sequence[float]) -> float:
+    """Return how many times as fast a placement is as direct flows; 0 if that was not measured."""
+    return statistics.fmean(direct_s) / statistics.fmean(map(_total_s, rows)) if rows and direct_s else 0.0
+
+
+def _predicted_acceleration(row: Row) -> float:
+    return float(row["direct_predicted_s"] / sum(row["predicted_s"]))
 
 
 def _total_s(row: Row) -> float:
@@ -238,8 +283,8 @@ def _fct_row(name: str, rows: Sequence[Row], direct_s: Sequence[float]) -> str:
     spread = f" ± {statistics.stdev(totals):.1f}" if len(totals) > 1 else ""
     counts = " / ".join(str(row["proxies_per_flow"].count(number)) for number in range(3))
     predicted, slow = sum(row["predicted_s"]), sum(row["predicted_slow_start_s"])
-    acceleration = f"{statistics.fmean(direct_s) / statistics.fmean(totals):.2f}" if direct_s else ""
+    acceleration = f"{_acceleration(rows, direct_s):.2f}" if direct_s else ""
     return (
         f"| {name} | {row['cost_usd']:.2f} | {counts} | {statistics.fmean(totals):.1f}{spread} ({len(totals)}) | "
-        f"{predicted:.1f} | {slow:.1f} | {acceleration} ({row['direct_predicted_s'] / predicted:.2f}) |"
+        f"{predicted:.1f} | {slow:.1f} | {acceleration} ({_predicted_acceleration(row):.2f}) |"
     )

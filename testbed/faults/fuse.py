@@ -38,18 +38,26 @@ class FuseFolder:
     - `close_error`: every close of a file that was written fails with this error, once for each file, and its bytes are
       lost
     - `folds_below`: below this folder, names that differ only in case are one
+    - `trims_below`: below this folder, dots and spaces at the end of a name are left out, as by FAT and exFAT
     - `breaks_off`: a listing of this folder ends after LISTED_MAX entries, with ENOENT
     """
 
     def __init__(
-        self, path: Path, backing: Path, *, close_error: str = "", folds_below: str = "", breaks_off: str = ""
+        self,
+        path: Path,
+        backing: Path,
+        *,
+        close_error: str = "",
+        folds_below: str = "",
+        trims_below: str = "",
+        breaks_off: str = "",
     ) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
             raise FuseError("only root can mount a file system of its own" if os.geteuid() else "no /dev/fuse")
         for folder in (path, backing):
             folder.mkdir(parents=True, exist_ok=True)
         self.path = path
-        words = [sys.executable, __file__, str(path), str(backing), close_error, folds_below, breaks_off]
+        words = [sys.executable, __file__, str(path), str(backing), close_error, folds_below, trims_below, breaks_off]
         self._server = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
         end = time.monotonic() + READY_TIMEOUT_S
         while not os.path.ismount(path):
@@ -72,11 +80,14 @@ class FuseFolder:
 
 
 class _Server:
-    def __init__(self, device: int, backing: Path, close_error: str, folds_below: str, breaks_off: str) -> None:
+    def __init__(
+        self, device: int, backing: Path, close_error: str, folds_below: str, trims_below: str, breaks_off: str
+    ) -> None:
         self.device = device
         self.backing = os.fsencode(backing)
         self.close_error = getattr(errno, close_error) if close_error else 0
         self.folds_below = os.fsencode(folds_below)
+        self.trims_below = os.fsencode(trims_below)
         self.breaks_off = os.fsencode(breaks_off)
         self.paths = {_NODE_OF_ROOT: b""}
         self.nodes = {b"": _NODE_OF_ROOT}
@@ -132,6 +143,8 @@ class _Server:
     def _child(self, node: int, name: bytes) -> bytes:
         """Return the path, below the root, of the entry that this name means."""
         above = self.paths[node]
+        if self.trims_below and (above + b"/").startswith(self.trims_below + b"/"):
+            name = name.rstrip(b". ") or name
         path = above + b"/" + name if above else name
         folds = self.folds_below and (above + b"/").startswith(self.folds_below + b"/")
         if folds and not os.path.lexists(self.backing + b"/" + path):
@@ -265,7 +278,7 @@ class _Server:
 
 def main() -> None:
     """Mount and serve until the mount or our parent ends."""
-    path, backing, close_error, folds_below, breaks_off = sys.argv[1:]
+    path, backing, close_error, folds_below, trims_below, breaks_off = sys.argv[1:]
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions".encode()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -275,7 +288,7 @@ def main() -> None:
         os.read(0, 1)
         subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
         os._exit(0)
-    _Server(device, Path(backing), close_error, folds_below, breaks_off).serve()
+    _Server(device, Path(backing), close_error, folds_below, trims_below, breaks_off).serve()
 
 
 if __name__ == "__main__":

@@ -66,3 +66,26 @@ def test_an_output_whose_close_fails_is_an_error(command: Command, tree: Path, f
             check=False,
         )
     assert (done.returncode, "standard output" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_report_whose_close_fails_is_an_error(command: Command, tree: Path, full: Path, tmp_path: Path) -> None:
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--report", full / "report")
+    assert (done.code, "cannot write the report" in done.stderr) == (1, True), done.stderr
+    assert tree_hashes(tmp_path / "copy") == tree_hashes(tree)
+
+
+@pytest.mark.parametrize("words", [["cp", "-r", "--json"], ["sync", "--json"], ["ls", "--json"]])
+def test_events_whose_close_fails_are_an_error(
+    command: Command, tree: Path, full: Path, tmp_path: Path, words: list[str]
+) -> None:
+    places = [tree] if words[0] == "ls" else [tree, tmp_path / "copy"]
+    with (full / "output").open("wb", buffering=0) as output:
+        done = subprocess.run(
+            [str(command.binary), *words, *map(str, places)],
+            env=command.full_environment(),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, "standard output" in done.stderr) == (1, True), done.stderr

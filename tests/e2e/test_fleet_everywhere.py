@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
+from tests.fleet.worlds import wait_until
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import LaunchOrder, Lease, Provider
@@ -101,6 +103,16 @@ def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage)
     assert "removed a copied program" in rest.stdout and rest.stdout.endswith("nothing is left\n")
     assert list(stage.on_host.glob("*/*")) == []
     assert stage.command.run("fleet", "sweep").expect(0).stdout == "nothing is left\n"
+
+
+def test_a_sweep_removes_what_an_ended_gateway_has_left(stage: Stage) -> None:
+    """Its host keeps the folder for a while, so that the log can be read."""
+    folders = [folder for folder in stage.on_host.glob("machines/*") if "orphan" in (folder / "mark.json").read_text()]
+    os.kill(int((folders[0] / "pid").read_text()), signal.SIGKILL)
+    wait_until(lambda: "orphan" not in stage.listed())
+    swept = stage.command.run("fleet", "sweep").expect(0).stdout
+    assert "here: removed a gateway that has ended\n" in swept
+    assert not folders[0].exists()
 
 
 def test_a_host_that_cannot_be_asked_hides_no_other(stage: Stage) -> None:

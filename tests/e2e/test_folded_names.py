@@ -1,4 +1,4 @@
-"""A destination where only some directories ignore case, such as a memory card within another tree."""
+"""A destination where some directories change names, such as a memory card within another tree."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def destination(tmp_path: Path) -> Iterator[Path]:
     """A folder with a folder `card` that ignores case."""
     try:
         with FuseFolder(tmp_path / "destination", tmp_path / "backing", folds_below="card") as made:
+            (made.path / "card").mkdir()
+            time.sleep(TICK_S)
+            yield made.path
+    except FuseError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def trimming(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a folder `card` that leaves out dots and spaces at the end of names."""
+    try:
+        with FuseFolder(tmp_path / "trimming", tmp_path / "trimmed", trims_below="card") as made:
             (made.path / "card").mkdir()
             time.sleep(TICK_S)
             yield made.path
@@ -79,3 +91,28 @@ def test_a_file_with_another_spelling_is_not_replaced(
     assert [failed["destination"].endswith(name) for failed in done.failures] == [True]
     assert (destination / existing).read_text(encoding="utf-8") == existing
     command.run("sync", tree(tmp_path / "same", ["0", existing]), destination, "--compare", "checksum").expect(0)
+
+
+@pytest.mark.parametrize(
+    "twins",
+    [
+        ("card/a", "card/a."),
+        ("card/a", "card/a "),
+        ("card/d/file", "card/d./file"),
+        ("card/d/x/file", "card/d./x/file"),
+    ],
+    ids=["dot", "space", "folder", "folder above"],
+)
+@pytest.mark.parametrize("verb", ["cp", "mv", "sync"])
+def test_a_name_whose_end_is_left_out_is_refused(
+    command: Command, tmp_path: Path, trimming: Path, twins: tuple[str, str], verb: str
+) -> None:
+    plain = [name.removeprefix("card/") for name in twins]
+    source = tree(tmp_path / "source", ["0", *twins, *plain])
+    done = command.run(verb, *(["-r"] if verb != "sync" else []), source, trimming, "--json").expect(4)
+    (failed,) = done.failures
+    assert failed["source"].endswith(twins[1])
+    assert "leaves out" in failed["message"]
+    for name in (twins[0], *plain):
+        assert (trimming / name).read_text(encoding="utf-8") == name
+    assert (source / twins[1]).read_text(encoding="utf-8") == twins[1]

@@ -150,3 +150,19 @@ def test_a_dangling_link_causes_no_deletion(
     assert (copy / "link" / "x.log").exists()
     command.run(*words, *rules, "--exclude", "link").expect(0)
     assert (copy / "link" / "x.log").exists()
+
+
+def test_what_is_in_the_place_of_a_skipped_link_is_not_deleted(command: Command, tmp_path: Path) -> None:
+    """A folder was moved to another disk, and a link to it left in its place."""
+    source, copy, elsewhere = tmp_path / "src", tmp_path / "dst", tmp_path / "disk"
+    write_tree(source, dict.fromkeys(("a", "b", "c", "gone", "data/x", "data/y/z", "in/file"), 10))
+    command.run("sync", source, copy).expect(0)
+    elsewhere.mkdir()
+    for moved in ("data", "in/file"):
+        (source / moved).rename(elsewhere / Path(moved).name)
+        (source / moved).symlink_to(elsewhere / Path(moved).name)
+    (source / "gone").unlink()
+    command.run("sync", "--delete", "-y", source, copy).expect(0)
+    assert {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()} == {
+        *("a", "b", "c", "data/x", "data/y/z", "in/file"),
+    }

@@ -337,6 +337,64 @@ def test_a_flat_move_writes_nothing_over_an_object_that_it_has_yet_to_move(
     assert (folder / "par/c").read_bytes() == b"moved"
 
 
+@pytest.mark.parametrize("other", ["other/b", "zzz/b"])
+def test_a_flat_copy_writes_nothing_over_an_object_that_it_has_yet_to_copy(
+    command: Command, rclone_server: Server, other: str
+) -> None:
+    there, source = S3Place(rclone_server, command), command.home / "source"
+    contents = {other: b"another only copy", "par/b": b"only copy", "third/c": b"copied"}
+    for name, content in contents.items():
+        (source / name).parent.mkdir(parents=True)
+        (source / name).write_bytes(content)
+    command.run("cp", "-r", source, there.url, *there.flags("dst")).expect(0)
+    folder = rclone_server.folder / "data" / there.bucket
+    for _ in range(2):
+        command.run("cp", "-r", "--flatten", there.url, f"{folder}/par/", *there.flags("src")).expect(4)
+        for name, content in contents.items():
+            assert (folder / name).read_bytes() == content
+        assert (folder / "par/c").read_bytes() == b"copied"
+    # What no other object of the job can be is replaced.
+    (folder / "third/c").write_bytes(b"changed")
+    command.run(
+        "cp", "-r", "--flatten", there.url, f"{folder}/par/", "--include", "/third/", *there.flags("src")
+    ).expect(0)
+    assert (folder / "par/c").read_bytes() == b"changed"
+
+
+@pytest.mark.parametrize("flags", [[], ["--flatten"]])
+@pytest.mark.parametrize("kind", ["file", "versitygw"])
+def test_a_list_copied_below_its_source_names_nothing_in_its_destination(
+    command: Command, place: Callable[[str], Place], kind: str, flags: list[str]
+) -> None:
+    there = place(kind)
+    fill(there)
+    names = command.home / "names"
+    sides = [there.url, f"{there.url}/par/", *there.flags("src"), *there.flags("dst")]
+    for listed in ("other\npar/a\n", "other\npar/ss/a\n"):
+        names.write_text(listed)
+        assert_refused(command, "cp", *flags, "--files-from", names, *sides)
+        assert_untouched(there)
+    names.write_text("other\n")
+    command.run("cp", *flags, "--files-from", names, *sides).expect(0)
+    assert there.get("par/other") == payload("other", SIZES["other"])
+
+
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+@pytest.mark.parametrize("kind", ["file", "versitygw"])
+def test_several_sources_are_not_written_over_each_other(
+    command: Command, place: Callable[[str], Place], kind: str, verb: str
+) -> None:
+    there = place(kind)
+    fill(there)
+    there.put("new/ss/a", b"new")
+    for inner in ("par/ss/a", "par/ss/ss"):
+        sources = [f"{there.url}/new/ss", f"{there.url}/{inner}"]
+        to = f"{there.url}/par/"
+        assert_refused(command, verb, "-r", *sources, to, *there.flags("src"), *there.flags("dst"))
+    assert there.get("par/ss/a") == payload("par/ss/a", SIZES["par/ss/a"])
+    assert there.get("new/ss/a") == b"new"
+
+
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
 @pytest.mark.parametrize("shape", ["tree", "one object"])
 def test_names_that_a_server_treats_as_one_are_detected(command: Command, here: str, there: str, shape: str) -> None:

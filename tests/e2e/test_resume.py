@@ -338,3 +338,26 @@ def test_copies_that_were_removed_or_replaced_meanwhile_are_repeated(
     (copy / "a" / "7").write_bytes(bytes(1000))
     command.run("jobs", "resume", str(job["id"])).expect(0)
     assert tree_hashes(copy) == tree_hashes(source)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "fifo"])
+def test_what_is_no_file_is_not_taken_for_a_copy_of_an_earlier_run(command: Command, tmp_path: Path, kind: str) -> None:
+    source, copy = tmp_path / "from", tmp_path / "to"
+    write_tree(source, {f"a/{number}": 1000 for number in range(20)})
+    write_large(source / "z-large", 48 * MIB)
+    running = command.start("cp", "-r", source, copy, "--limit-rate", "20MB/s")
+    running.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= 20)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    replaced = copy / "a" / "3"
+    replaced.unlink()
+    if kind == "fifo":
+        os.mkfifo(replaced)
+    else:
+        replaced.symlink_to(source / "a" / "4" if kind == "link" else "nowhere")
+    done = command.run("jobs", "resume", str(job["id"]), "--json").expect(4)
+    assert [failure["source"].rpartition("/")[2] for failure in done.failures] == ["3"]
+    replaced.unlink()
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)

@@ -144,7 +144,7 @@ def test_a_proxy_that_nothing_can_connect_to_gets_a_few_other_machines() -> None
         now_s += BLOCKED_S * 2**number
         said, replaced = course.handle(blocked, now_s)
         assert isinstance(said, Say) and "nothing can connect to" in said.line
-        assert (replaced, course.replacing) == (Replace("a"), "a")
+        assert (replaced, course.replacing) == (Replace("a", is_alive=True), "a")
         assert course.handle(Finished(), now_s)[0] == Rewire("a")
         now_s += LIVING_EVERY_S
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_a_machine_that_the_cloud_takes_back_is_replaced_when_its_connections_ha
         assert course.handle(Looked(900.0, leaving=(Leaving("a", 90.0),)), 0.0) == [], "connections are open"
         said, replaced = course.handle(Looked(900.0, leaving=(leaving,)), 1.0)
         assert isinstance(said, Say) and "the cloud takes its present one back" in said.line
-        assert (replaced, course.replacing) == (Replace("a"), "a")
+        assert (replaced, course.replacing) == (Replace("a", is_alive=True), "a")
         assert course.handle(Looked(900.0, leaving=(leaving,)), 2.0) == [], "one change at a time"
         assert course.handle(Finished(), 3.0) == [Rewire("a"), Say("proxy a has a new machine")]
 
@@ -167,22 +167,22 @@ def test_a_machine_that_the_cloud_takes_back_is_replaced_when_its_connections_ha
 def test_a_machine_that_cannot_be_had_in_place_of_one_that_leaves_is_ordered_again_after_a_pause() -> None:
     """Also machines that the cloud takes back soon after their start are replaced less and less often."""
     course, looked = Course(0.0), Looked(900.0, leaving=(Leaving("a", 0.0),))
-    assert course.handle(looked, 1.0)[-1] == Replace("a")
+    assert course.handle(looked, 1.0)[-1] == Replace("a", is_alive=True)
     assert course.handle(Finished("quota"), 2.0) == [Say("proxy a was not replaced: quota")]
     assert course.handle(looked, 2.0) == []
     dead = Looked(900.0, unhealthy=("a",))
     assert course.handle(dead, DEAD_PAUSE_S) == [], "its machine has ended"
-    assert course.handle(looked, 1.0 + DEAD_PAUSE_S)[-1] == Replace("a")
+    assert course.handle(looked, 1.0 + DEAD_PAUSE_S)[-1] == Replace("a", is_alive=True)
     course.handle(Finished(), 40.0)
     assert course.handle(looked, 40.0 + DEAD_PAUSE_S) == []
-    assert course.handle(looked, 1.0 + 3.0 * DEAD_PAUSE_S)[-1] == Replace("a")
+    assert course.handle(looked, 1.0 + 3.0 * DEAD_PAUSE_S)[-1] == Replace("a", is_alive=True)
 
 
 def test_a_proxy_that_can_be_reached_again_keeps_its_machine() -> None:
     course, blocked = Course(0.0), Looked(900.0, blocked=("a",))
     assert course.handle(blocked, 0.0) == course.handle(FINE, BLOCKED_S) == []
     assert course.handle(blocked, BLOCKED_S) == course.handle(blocked, 2 * BLOCKED_S - 1) == []
-    assert Replace("a") in course.handle(blocked, 2 * BLOCKED_S)
+    assert Replace("a", is_alive=True) in course.handle(blocked, 2 * BLOCKED_S)
 
 
 def test_a_home_that_answers_late_is_waited_for_and_a_dead_one_is_not() -> None:

@@ -17,7 +17,7 @@ from tests.fleet.orders import FLEET
 from tests.fleet.orphan_client import Client, Clients, clients_of
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.provider import FLEET_TAG
-from tradewind.fleet.providers.kubernetes import DEADLINE_MARGIN_S
+from tradewind.fleet.providers.kubernetes import DEADLINE_MARGIN_S, ENDED_JOB
 
 pytestmark = pytest.mark.slow
 #: Machines of one client.
@@ -91,7 +91,7 @@ def check_that_nothing_is_unseen(stage: Stage, when: str) -> None:
         assert each["kind"] == "Job" or owners, f"{when}: {each['kind']} {each['metadata']['name']} has no owner"
     stranger = stage.provider()
     found = stranger.leftovers()
-    assert len([left for left in found if left.kind == "machine"]) == len(names), when
+    assert len([left for left in found if left.kind in ("machine", ENDED_JOB)]) == len(names), when
     assert {left.tags[FLEET_TAG] for left in found} <= {FLEET}, when
     assert [one.refusal for one in stranger.terminate([left.id for left in found]) if one.refusal] == [], when
     wait_until(lambda: objects(stage) == [])

@@ -133,6 +133,17 @@ def test_a_name_is_passed_to_the_proxy(stack: ExitStack, tmp_path: Path, redirec
     assert through.stop()["accepted"] == 1
 
 
+def test_destinations_of_one_address_are_told_apart_by_port(stack: ExitStack, tmp_path: Path, redirecting: str) -> None:
+    by_name, by_address = server(stack), server(stack)
+    name = f"localhost:{by_name.rpartition(':')[2]}"
+    through = proxy(stack, tmp_path, name, by_name, by_address)
+    command = Accelerated(tmp_path, f"socks5h://ann@{through.address}", redirecting)
+    urls = f"http://{name}/", f"http://{by_address}/"
+    done = command.run(["--to", name, "--to", by_address], *CURL, "-4", *urls)
+    assert (done.returncode, done.stdout) == (0, "hellohello"), done.stderr
+    assert {each["destination"] for each in through.stop()["traffic"]} == {name, by_address}
+
+
 def test_quic_is_refused_only_when_asked(stack: ExitStack, tmp_path: Path, redirecting: str) -> None:
     address = own_loopback()
     through = proxy(stack, tmp_path, f"{address}:443")

@@ -4,8 +4,16 @@ import math
 
 import pytest
 
+from tradewind.model.flows import CongestionControl
 from tradewind.model.records import replace
-from tradewind.placement.tcp import Hop, completion_s, hop_mbps, loss_limited_mbps, part_of_loss
+from tradewind.placement.tcp import (
+    Hop,
+    completion_s,
+    hop_mbps,
+    loss_for_mbps,
+    loss_limited_mbps,
+    part_of_loss,
+)
 
 
 def test_one_window_goes_per_round_trip() -> None:
@@ -68,3 +76,14 @@ def test_a_hop_between_proxies_opens_faster_if_it_is_ready() -> None:
     assert (Hop(100, 64e6).open_s, hop.open_s) == pytest.approx((0.1, 0.3))
     # The request and its answer are left.
     assert replace(hop, is_ready=True).open_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("control", ["reno", "cubic"])
+@pytest.mark.parametrize("loss", [1e-6, 1e-4, 0.02])
+def test_the_loss_for_a_rate_is_the_one_that_limits_to_it(control: CongestionControl, loss: float) -> None:
+    assert loss_for_mbps(control, 80, loss_limited_mbps(control, 80, loss)) == pytest.approx(loss, rel=1e-3)
+
+
+def test_no_loss_explains_a_rate_of_bbr_or_one_that_is_too_low() -> None:
+    assert loss_for_mbps("bbr", 80, 10) is None
+    assert loss_for_mbps("cubic", 80, 1e-3) is None

@@ -1,4 +1,4 @@
-"""What the machines of a killed server cost if its clock was wrong: their times are by the database's clock."""
+"""Costs of the machines of a killed server whose clock was wrong: their times are by the database's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transfers whose command is killed at one of its calls to an emulated cloud. The machines really boot."""
+"""Transfers whose command is killed at one of its calls to an API. The machines really run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.clouds.gcp import GcpCloud, gcp_cloud
 from testbed.clouds.gcp.server import Call
 from testbed.clouds.lan import lan_unavailable
 from testbed.drive import Running
-from tests.fleet.transfers import ENDS_S, two_stores
+from tests.fleet.transfers import ENDS_S, Transfer, two_stores
 from tests.fleet.worlds import wait_until
 from tests.sky import test_clouds, test_compute_engine, test_ec2
 from tests.sky.cloud_transfer import CloudTransfer
@@ -27,19 +27,19 @@ from tests.sky.world import write_files
 from tradewind.fleet.azure.names import MACHINES
 from tradewind.gateway.binary import find_gateway
 
-__all__ = ["AwsHalts", "Halts", "halts_of"]
+__all__ = ["AwsHalts", "CloudHalts", "Halts", "halts_of"]
 
 VOLUME_BYTES = 1_000_000
 #: So little above the plan's cost that the leases of the machines are a minute or two long.
-CEILINGS = {"aws": "0.0090USD", "gcp": "0.0090USD", "azure": "0.0180USD"}
+CEILINGS = {"aws": "0.0090USD", "gcp": "0.0090USD", "azure": "0.0180USD", "site": "0.0200USD"}
 #: Longer than any lease, for clouds whose clock can be set.
 FORWARD_S = 25 * 3600.0
 
 
 class Halts(ABC):
-    """A transfer between two regions of a cloud, which holds back the answer of a call."""
+    """A transfer between two regions, of which an API holds back the answer of a call."""
 
-    def __init__(self, stage: CloudTransfer) -> None:
+    def __init__(self, stage: Transfer) -> None:
         self.stage, self._count = stage, 0
         write_files(stage.source, VOLUME_BYTES)
         source, _, destination = stage.regions
@@ -59,15 +59,15 @@ class Halts(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Send the answer that is held back, and wait until the cloud has carried out all calls."""
+        """Send the answer that is held back, and wait until the API has carried out all calls."""
 
     @abstractmethod
     def living_regions(self) -> list[str]:
         """Return the region of each machine that is billed."""
 
-    def let_time_pass(self) -> None:
-        """Let more time pass than a lease lasts, where that need not be waited for."""
-        return
+    @abstractmethod
+    def check_nothing_runs(self) -> None:
+        """Check that no machine runs, and that no provider has anything that it would bill."""
 
     @contextmanager
     def state_folder(self) -> Iterator[None]:
@@ -140,11 +140,24 @@ class Halts(ABC):
         with self.state_folder():
             swept = self.stage.command.run("fleet", "sweep").expect(0)
             assert swept.stdout.splitlines()[-1] == "nothing is left", f"{when}:\n{swept.stdout}"
+        self.check_nothing_runs()
+
+
+class CloudHalts(Halts):
+    """A transfer between two regions of an emulated cloud, whose machines really boot."""
+
+    stage: CloudTransfer
+
+    def let_time_pass(self) -> None:
+        """Let more time pass than a lease lasts, where that need not be waited for."""
+        return
+
+    def check_nothing_runs(self) -> None:
         wait_until(lambda: all(machine.ended.is_set() for machine in self.stage.machines()), ENDS_S)
         self.stage.check_nothing_is_billed()
 
 
-class AwsHalts(Halts):
+class AwsHalts(CloudHalts):
     """EC2 carries out the call."""
 
     cloud: AwsCloud
@@ -164,7 +177,7 @@ class AwsHalts(Halts):
         return [f"aws:{one['region']}" for one in found if one["state"] in ("pending", "running")]
 
 
-class GcpHalts(Halts):
+class GcpHalts(CloudHalts):
     """Compute Engine carries out the call once the command has been killed."""
 
     cloud: GcpCloud
@@ -195,7 +208,7 @@ class GcpHalts(Halts):
         self.cloud.engine.forward(FORWARD_S)
 
 
-class AzureHalts(Halts):
+class AzureHalts(CloudHalts):
     """Azure carries out the call."""
 
     cloud: AzureCloud
@@ -217,13 +230,13 @@ class AzureHalts(Halts):
 
 
 @contextmanager
-def halts_of(kind: str, folder: Path) -> Iterator[Halts]:
+def halts_of(kind: str, folder: Path) -> Iterator[CloudHalts]:
     """Run a cloud and the stores of a transfer. In the end none of its processes may live."""
     if reason := lan_unavailable():
         pytest.skip(reason)
     binary = find_gateway()
     with ExitStack() as opened:
-        made: Halts
+        made: CloudHalts
         if kind == "aws":
             aws = opened.enter_context(aws_cloud(folder / "cloud", binary))
             assert aws.boots is not None

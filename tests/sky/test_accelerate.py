@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.drive import Command
+from tradewind.engine.acceleration_life import TICK_S
 from tradewind.fleet.journal import FleetJournal
 
 pytest.importorskip("tomllib")
@@ -113,6 +114,41 @@ def download(command: Command, state: dict[str, Any]) -> bytes:
     return body
 
 
+def proxied_download(command: Command, state: dict[str, Any]) -> int:
+    """Download until the only proxy has sent the whole file. Return the bytes that it has sent so far.
+
+    On a busy host a proxy may look unhealthy for a moment, and then the flow goes direct.
+    """
+    before = sent_bytes(states(command)[-1])
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        until(command, lambda now: now["flows"][0]["through"] and now["proxies"][0]["health"] == "healthy")
+        assert download(command, state) == BODY
+        sent = sent_bytes(after_next_look(command))
+        if sent - before > len(BODY):
+            return sent
+    raise AssertionError("no download went through the proxy")
+
+
+def after_next_look(command: Command) -> dict[str, Any]:
+    """Return a state whose look began after now."""
+    now_s = states(command)[-1]["updated_unix_s"]
+    return until(command, lambda now: now["updated_unix_s"] > now_s + 2 * TICK_S)
+
+
+def sent_bytes(state: dict[str, Any]) -> int:
+    (proxy,) = state["proxies"]
+    return int(proxy.get("bytes_up", 0) + proxy.get("bytes_down", 0))
+
+
+def machines_of(state: dict[str, Any]) -> int:
+    return [line["kind"] for line in state["ledger"]].count("machine")
+
+
+def charged_bytes(state: dict[str, Any]) -> int:
+    return round(1e9 * sum(float(line["quantity"]) for line in state["ledger"] if line["unit"] == "GB"))
+
+
 def until_failed(command: Command) -> None:
     until(command, lambda now: now["phase"] == "failed", is_final=True)
 
@@ -164,19 +200,20 @@ def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Com
     state = up(world)
     proxy = state["proxies"][0]["name"]
     assert state["flows"][0]["through"] == [proxy]
-    assert download(world, state) == BODY
-    through = until(world, lambda now: now["flows"][0].get("bytes_down", 0) > len(BODY))
-    assert through["proxies"][0]["bytes_down"] > len(BODY) and through["egress_usd"] > 0
+    sent = proxied_download(world, state)
+    through = states(world)[-1]
+    assert through["flows"][0]["bytes_down"] > len(BODY) and through["egress_usd"] > 0
     shown = world.run("accelerate", "status").expect(0).stdout
     assert f"through {proxy}" in shown and "predicted rates were off by" in shown
     assert f'proxy="{proxy}",region="{NEAR}"}} 1' in world.run("accelerate", "status", "--prometheus").expect(0).stdout
 
     kill_machine(world, proxy)
-    # A new machine counts from zero. It may be there before the direct path is seen.
-    until(world, lambda now: not now["flows"][0]["through"] or now["proxies"][0].get("bytes_down", 0) < len(BODY))
+    # A new machine may be there before the direct path is seen.
+    until(world, lambda now: not now["flows"][0]["through"] or machines_of(now) == 2)
     assert download(world, state) == BODY
-    until(world, lambda now: now["flows"][0]["through"] == [proxy] and now["proxies"][0]["health"] == "healthy")
-    assert download(world, state) == BODY
+    until(world, lambda now: machines_of(now) == 2)
+    before, sent = sent, proxied_download(world, state)
+    assert sent > before + len(BODY)
 
     (world.home / "poor.toml").write_text(FLOWS.replace("20 USD", "0.0001 USD"))
     world.run("accelerate", "replan", "--flows", world.home / "poor.toml").expect(0)
@@ -187,12 +224,25 @@ def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Com
     ended = world.run("accelerate", "down", "--drain", "1s").expect(0)
     assert f"{state['id']}  ended" in ended.stdout
     assert f"machine  {proxy} in {NEAR}" in ended.stdout and f"egress   {proxy} in {NEAR}" in ended.stdout
-    lines = states(world)[0]["ledger"]
-    # The proxy had two machines, and is gone: the bytes of its last moments count.
-    assert [line["kind"] for line in lines].count("machine") == 2
-    assert sum(line["quantity"] for line in lines if line["unit"] == "GB") > 2 * len(BODY) / 1e9
+    # The proxy had two machines, and is gone. Nobody has used it since.
+    assert (machines_of(states(world)[0]), charged_bytes(states(world)[0])) == (2, sent)
     assert world.run("fleet", "list").expect(0).stdout == ""
     assert world.run("accelerate", "down").expect(3).stderr.startswith("error: no acceleration is running\n")
+
+
+def test_bytes_that_moved_just_before_the_end_are_charged(world: Command) -> None:
+    for _ in range(3):
+        state = up(world)
+        assert download(world, state) == BODY
+        (ended,) = (
+            each
+            for each in world.run("accelerate", "down", "--json", "--drain", "0s").expect(0).events
+            if each["id"] == state["id"]
+        )
+        (flow,) = ended["flows"]
+        if flow.get("achieved_direct_mbps") is None:
+            break  # Otherwise its proxy looked unhealthy for a moment, because the host is busy.
+    assert charged_bytes(ended) == flow["bytes_up"] + flow["bytes_down"] > len(BODY)
 
 
 @pytest.mark.slow
@@ -206,7 +256,7 @@ def test_a_proxy_whose_data_port_is_blocked_is_avoided_and_replaced(world: Comma
     assert f"{proxy}: home cannot connect to it: " in blocked["flows"][0]["reason"]
     assert download(world, state) == BODY
     until(world, lambda now: now["flows"][0]["through"] == [proxy] and now["proxies"][0]["health"] == "healthy")
-    assert [line["kind"] for line in states(world)[0]["ledger"]].count("machine") == 2
+    assert machines_of(states(world)[0]) == 2
     assert download(world, state) == BODY
 
 
@@ -346,7 +396,7 @@ def test_a_stopped_supervisor_is_shown_and_a_killed_one_is_resumed(world: Comman
     assert (resumed["id"], resumed["usd_max"], resumed["phase"]) == (state["id"], 5.0, "running")
     (fleet,) = world.run("fleet", "list", "--json").expect(0).events
     assert fleet["id"] != former["id"]
-    assert [line["kind"] for line in resumed["ledger"]].count("machine") == 2
+    assert machines_of(resumed) == 2
     assert download(world, resumed) == BODY
     assert world.run(*again).code != 0 and len(world.run("fleet", "list", "--json").events) == 1
 

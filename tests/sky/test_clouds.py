@@ -23,6 +23,7 @@ from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from testbed.transcript import record_step
 from tests.fleet.transfers import VOLUME_BYTES, ready, two_stores
 from tests.sky.cloud_transfer import CloudTransfer
+from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.policy import policy
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.azure import azure_from_document
@@ -30,15 +31,24 @@ from tradewind.model.azure import azure_from_document
 REGIONS = ("azure:westeurope", "site:relay", "azure:eastus")
 #: All of them in the cloud.
 CLOUD_REGIONS = ("azure:westeurope", "azure:westus2", "azure:eastus")
+#: From the cloud to another network, where the routing preference of the sender decides the price.
+OUTWARD = ("azure:westeurope", "azure:eastus", "site:lab")
+#: Packaged price of the routing preference Internet from Europe and North America.
+INTERNET_USD_PER_GB = 0.08
 
 
 class Stage(CloudTransfer):
     """A transfer between two regions of Azure, and a host in a third region."""
 
     def __init__(
-        self, cloud: AzureCloud, folder: Path, stores: tuple[Server, Server], regions: tuple[str, str, str] = REGIONS
+        self,
+        cloud: AzureCloud,
+        folder: Path,
+        stores: tuple[Server, Server],
+        regions: tuple[str, str, str] = REGIONS,
+        *words: str,
     ) -> None:
-        super().__init__(folder, stores, regions, "--max-vms", "1")  # This host runs all of them.
+        super().__init__(folder, stores, regions, "--max-vms", "1", *words)  # This host runs all of them.
         self.cloud, self.booter = cloud, cloud.booter
         self.program_url, self.home_cidr = cloud.document()["programs"][0]["url"], f"{home_of(cloud)}/32"
         self.command.environment |= cloud.api.environment()
@@ -60,14 +70,14 @@ class Stage(CloudTransfer):
 
 
 @contextmanager
-def stage_in(folder: Path, regions: tuple[str, str, str]) -> Iterator[Stage]:
+def stage_in(folder: Path, regions: tuple[str, str, str], *words: str) -> Iterator[Stage]:
     """Run the cloud and the stores of a transfer."""
     if reason := lan_unavailable():
         pytest.skip(reason)
     with (
         azure_cloud(folder / "cloud", find_gateway()) as cloud,
         two_stores(home_of(cloud), folder) as stores,
-        ready(Stage(cloud, folder, stores, regions)) as made,
+        ready(Stage(cloud, folder, stores, regions, *words)) as made,
     ):
         yield made
 
@@ -146,22 +156,19 @@ def server() -> Iterator[LocalServer]:
         yield made
 
 
+def this_host(stage: Stage, server: LocalServer, region: str, folder: Path) -> list[str]:
+    """Return the tables of the configuration for this host as one of a site."""
+    host = ['name = "here"', f'region = "{region}"', "usd_per_hour = 1", f'address = "{home_of(stage.cloud)}"']
+    return ["[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host, f'folder = "{folder}"']
+
+
 @pytest.mark.slow
 def test_a_relay_on_a_host_between_two_regions_of_a_cloud_is_killed_and_replaced(
     stage: Stage, server: LocalServer
 ) -> None:
     """One fleet of two providers. The machines in the cloud admit the host, and each side ends its own."""
     on_host = stage.folder / "on the host"
-    stage.configure(
-        "[ssh]",
-        f'config = "{server.config}"',
-        "[[ssh.hosts]]",
-        'name = "here"',
-        'region = "site:relay"',
-        "usd_per_hour = 1",
-        f'address = "{home_of(stage.cloud)}"',
-        f'folder = "{on_host}"',
-    )
+    stage.configure(*this_host(stage, server, "site:relay", on_host))
     running = stage.start()
     stage.check_listed(*REGIONS)
     record_step("The gateway in site:relay is killed.")
@@ -171,6 +178,27 @@ def test_a_relay_on_a_host_between_two_regions_of_a_cloud_is_killed_and_replaced
     assert any("site-relay" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
     stage.check(done)
     assert list(on_host.glob("machines/*")) == []
+
+
+@pytest.mark.slow
+def test_a_whole_transfer_with_the_routing_preference_internet(
+    tmp_path: Path, server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The addresses of source and relay have the tag, the ledger has its price, and nothing is left."""
+    with stage_in(tmp_path, OUTWARD, "--tier", "standard") as stage:
+        stage.configure(*this_host(stage, server, "site:lab", tmp_path / "on the host"))
+        running = stage.start()
+        for name, value in stage.cloud.api.environment().items():
+            monkeypatch.setenv(name, value)
+        addresses = Clients(azure_from_document(stage.cloud.document())).network.public_ip_addresses.list(GROUP)
+        tags = [[(tag.ip_tag_type, tag.tag) for tag in address.ip_tags or ()] for address in addresses]
+        assert tags == [[("RoutingPreference", "Internet")]] * 2
+        done = running.finish()
+        stage.check(done)
+    egress = [line for line in done.summary["cost"]["lines"] if line["kind"] == "egress" and line["unit"] == "GB"]
+    out = [line for line in egress if "→ site:lab" in line["what"]]
+    assert out and all(line["unit_usd"] == pytest.approx(INTERNET_USD_PER_GB) for line in out)
+    assert all("Routing Preference: Internet" in line["source"] for line in out)
 
 
 def test_init_prints_the_policy_and_what_is_available_and_doctor_what_is_missing(stage: Stage) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fleet.transfers import ENDS_S
 from tests.fleet.worlds import wait_until
-from tests.sky.halts import AwsHalts, Halts, halts_of
+from tests.sky.halts import AwsHalts, CloudHalts, Halts, halts_of
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def points_of(calls: Sequence[str], count_max: int) -> list[int]:
 
 
 @pytest.fixture
-def halts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Halts]:
+def halts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CloudHalts]:
     with halts_of(request.param, tmp_path) as made:
         yield made
 
@@ -56,7 +56,7 @@ def test_a_stranger_sees_and_ends_what_a_killed_command_leaves(halts: Halts, par
 
 
 @pytest.mark.parametrize("halts", CLOUDS, indirect=True)
-def test_what_a_killed_command_leaves_ends_with_its_leases(halts: Halts) -> None:
+def test_what_a_killed_command_leaves_ends_with_its_leases(halts: CloudHalts) -> None:
     """All are listed until then, those of former commands, too. What is left then is not billed by the hour."""
     points = points_of(halts.whole_run(), LEFT_ALONE_MAX)
     for point in points:

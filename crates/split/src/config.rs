@@ -16,6 +16,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// An address, of all ports or of one: `ADDRESS` or `ADDRESS:PORT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct NamedAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The port; `None`: all that have no name of their own.
+    pub port: Option<u16>,
+}
+
+impl TryFrom<String> for NamedAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let of_port = |socket: SocketAddr| Self { address: socket.ip(), port: Some(socket.port()) };
+        let of_all = |address| Self { address, port: None };
+        let parsed = text.parse().map(of_all).or_else(|_| text.parse().map(of_port));
+        parsed.map_err(|_| format!("{text:?} is not ADDRESS or ADDRESS:PORT"))
+    }
+}
+
 /// The configuration of a split proxy.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,9 +49,9 @@ pub struct Config {
     /// Proxies outside the fleet, by names of your choice. Each can only be the only proxy of a route.
     #[serde(default)]
     pub upstreams: BTreeMap<String, Upstream>,
-    /// Names of addresses: a `transparent` connection to such an address counts as one to the name.
+    /// Names of addresses, of all ports or of one: a `transparent` connection to such an address counts as one to the name.
     #[serde(default)]
-    pub names: BTreeMap<IpAddr, String>,
+    pub names: BTreeMap<NamedAddress, String>,
     /// The routes of destinations. The first that matches is used.
     #[serde(default)]
     pub routes: Vec<Route>,
@@ -378,7 +399,8 @@ impl Config {
     /// The destination of a redirected connection: with the name of its address, if it has one.
     pub(crate) fn named(&self, destination: Destination) -> Destination {
         let Host::Address(address) = destination.host else { return destination };
-        let name = self.names.get(&address).and_then(|name| name.parse().ok());
+        let of = |port| self.names.get(&NamedAddress { address, port });
+        let name = of(Some(destination.port)).or_else(|| of(None)).and_then(|name| name.parse().ok());
         name.map_or(destination.clone(), |host| Destination { host, port: destination.port })
     }
 
@@ -425,5 +447,25 @@ mod tests {
             let error = read(TOKENS_BYTES_MAX + 1, filler).unwrap_err().to_string();
             assert!(error.ends_with("the file has more than 1048576 bytes"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_address_may_have_a_name_for_each_port() {
+        let config =
+            |names| serde_json::from_value::<Config>(serde_json::json!({"listeners": [], "allow": [], "names": names}));
+        let names = serde_json::json!({"192.0.2.1": "all.example", "192.0.2.1:443": "one.example", "[2001:db8::1]:443": "six.example"});
+        let config_of_names = config(names).unwrap();
+        for (dialed, named) in [
+            ("192.0.2.1:443", "one.example:443"),
+            ("192.0.2.1:80", "all.example:80"),
+            ("192.0.2.2:443", "192.0.2.2:443"),
+            ("[2001:db8::1]:443", "six.example:443"),
+            ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+        ] {
+            let destination = Destination::try_from(dialed.to_owned()).unwrap();
+            assert_eq!(config_of_names.named(destination).to_string(), named);
+        }
+        let error = config(serde_json::json!({"a.example": "b.example"})).unwrap_err().to_string();
+        assert!(error.contains("\"a.example\" is not ADDRESS or ADDRESS:PORT"), "{error}");
     }
 }

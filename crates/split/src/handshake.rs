@@ -1,7 +1,10 @@
 //! The TLS handshake between two proxies. rustls does it; this module carries its bytes.
+//!
+//! rustls gets one record at a time, and so none that follows the handshake: it would keep its answer to a key update, and
+//! nobody would send that.
 
 use crate::limits::HANDSHAKE_BYTES_MAX;
-use crate::records::Records;
+use crate::records::{HEADER_BYTES, Records};
 use crate::sealed::Sealed;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
@@ -30,7 +33,7 @@ pub(crate) async fn connect(
     let mut client = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
     let rest = shake_hands(&mut *client, &mut tcp).await?;
     let (keys, secrets) = client.dangerous_into_kernel_connection().map_err(invalid)?;
-    rest.into_sealed(tcp, hand_over(rustls::Side::Client, keys, secrets))
+    sealed(tcp, hand_over(rustls::Side::Client, keys, secrets), rest)
 }
 
 /// Accepts, and returns the certificates that the other side showed. The configuration is as for [`connect`].
@@ -42,7 +45,7 @@ pub(crate) async fn accept(
     let rest = shake_hands(&mut *server, &mut tcp).await?;
     let certificates = server.peer_certificates().unwrap_or_default().to_vec();
     let (keys, secrets) = server.dangerous_into_kernel_connection().map_err(invalid)?;
-    Ok((rest.into_sealed(tcp, hand_over(rustls::Side::Server, keys, secrets))?, certificates))
+    Ok((sealed(tcp, hand_over(rustls::Side::Server, keys, secrets), rest)?, certificates))
 }
 
 fn hand_over<Data: Send + Sync + 'static>(
@@ -60,26 +63,9 @@ fn invalid(error: Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// Bytes that arrived with the end of the handshake.
-#[derive(Default)]
-struct Rest {
-    /// Bytes that rustls has not read.
-    received: Vec<u8>,
-    /// Data that it has opened.
-    data: Vec<u8>,
-    /// It has seen the peer close its side.
-    closed: bool,
-}
-
-impl Rest {
-    fn into_sealed(self, tcp: TcpStream, records: Result<Records, Error>) -> io::Result<Sealed> {
-        let mut records = records.map_err(invalid)?;
-        if self.closed {
-            records.close();
-        }
-        Sealed::new(tcp, records, self.data, self.received)
-            .map_err(|fault| io::Error::new(ErrorKind::InvalidData, fault))
-    }
+/// The connection after its handshake. `rest` are the bytes that arrived with its end.
+fn sealed(tcp: TcpStream, records: Result<Records, Error>, rest: Vec<u8>) -> io::Result<Sealed> {
+    Sealed::new(tcp, records.map_err(invalid)?, rest).map_err(|fault| io::Error::new(ErrorKind::InvalidData, fault))
 }
 
 /// One side of a handshake.
@@ -109,20 +95,52 @@ enum Step {
     Traffic,
 }
 
-async fn shake_hands<S: Side>(side: &mut S, tcp: &mut TcpStream) -> io::Result<Rest> {
-    let (mut rest, mut to_send) = (Rest::default(), Vec::new());
+/// Bytes from the other side.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    /// The complete records at their start that rustls may read.
+    given: usize,
+}
+
+impl Received {
+    /// The bytes for rustls. It finds faults also in the start of a record whose end has not arrived.
+    fn readable(&mut self) -> &mut [u8] {
+        let end = if self.next_record().is_some() { self.given } else { self.bytes.len() };
+        &mut self.bytes[..end]
+    }
+
+    /// The length of the next record, if it is complete.
+    fn next_record(&self) -> Option<usize> {
+        let rest = &self.bytes[self.given..];
+        let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*rest.get(3)?, *rest.get(4)?]));
+        (length <= rest.len()).then_some(length)
+    }
+
+    fn discard(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+        self.given = self.given.saturating_sub(bytes);
+    }
+}
+
+/// Returns the bytes that arrived after the handshake.
+async fn shake_hands<S: Side>(side: &mut S, tcp: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let (mut received, mut to_send) = (Received::default(), Vec::new());
     loop {
-        match step(side, &mut rest, &mut to_send) {
+        match step(side, &mut received, &mut to_send) {
             Ok(Step::Again) => {}
             Ok(Step::Send) => {
                 tcp.write_all(&to_send).await?;
                 to_send.clear();
             }
-            Ok(Step::Traffic) if !side.is_handshaking() => return Ok(rest),
-            Ok(Step::Receive | Step::Traffic) => receive(tcp, &mut rest.received).await?,
+            Ok(Step::Traffic) if !side.is_handshaking() => return Ok(received.bytes),
+            Ok(Step::Receive | Step::Traffic) => match received.next_record() {
+                Some(length) => received.given += length,
+                None => receive(tcp, &mut received.bytes).await?,
+            },
             Err(error) => {
                 // rustls may have an alert that tells the peer the reason.
-                if let Ok(ConnectionState::EncodeTlsData(mut alert)) = side.process(&mut rest.received).state {
+                if let Ok(ConnectionState::EncodeTlsData(mut alert)) = side.process(received.readable()).state {
                     encode(&mut alert, &mut to_send)?;
                 }
                 // The error matters, and not whether the peer learns it.
@@ -134,8 +152,8 @@ async fn shake_hands<S: Side>(side: &mut S, tcp: &mut TcpStream) -> io::Result<R
 }
 
 /// Lets rustls take the next step.
-fn step<S: Side>(side: &mut S, rest: &mut Rest, to_send: &mut Vec<u8>) -> Result<Step, Error> {
-    let UnbufferedStatus { discard, state } = side.process(&mut rest.received);
+fn step<S: Side>(side: &mut S, received: &mut Received, to_send: &mut Vec<u8>) -> Result<Step, Error> {
+    let UnbufferedStatus { discard, state } = side.process(received.readable());
     let step = match state? {
         ConnectionState::EncodeTlsData(mut data) => {
             encode(&mut data, to_send).map_err(|error| Error::General(error.to_string()))?;
@@ -147,19 +165,9 @@ fn step<S: Side>(side: &mut S, rest: &mut Rest, to_send: &mut Vec<u8>) -> Result
         }
         ConnectionState::BlockedHandshake => Step::Receive,
         ConnectionState::WriteTraffic(_) => Step::Traffic,
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(record) = traffic.next_record() {
-                rest.data.extend_from_slice(record?.payload);
-            }
-            Step::Again
-        }
-        ConnectionState::PeerClosed => {
-            rest.closed = true;
-            Step::Again
-        }
         other => return Err(Error::General(format!("unexpected state of a handshake: {other:?}"))),
     };
-    rest.received.drain(..discard);
+    received.discard(discard);
     Ok(step)
 }
 

@@ -18,7 +18,7 @@ use rustls::{
 use std::ops::Range;
 
 /// Header of a record: type, version, length.
-const HEADER_BYTES: usize = 5;
+pub(crate) const HEADER_BYTES: usize = 5;
 /// The start of each record after the handshake.
 const SEALED_RECORD: [u8; 3] = [23, 3, 3];
 /// Most data in a record.
@@ -206,11 +206,6 @@ impl Records {
     #[cfg(test)]
     pub(crate) fn update_keys_after(&mut self, records: u64) {
         self.records_per_key_max = records;
-    }
-
-    /// Ignores all that the peer sends from now on: rustls has seen it close its side.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
     }
 
     /// Seals data, and gives each record to `put`.

@@ -79,17 +79,12 @@ impl fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// A connection whose handshake is over. `data` came with its end, and `received` are the bytes after that.
+    /// A connection whose handshake is over. `received` are the bytes that came with its end.
     ///
     /// # Errors
     /// The bytes are not what may follow.
-    pub(crate) fn new(
-        tcp: TcpStream,
-        mut records: Records,
-        mut data: Vec<u8>,
-        mut received: Vec<u8>,
-    ) -> Result<Self, Fault> {
-        let mut parts = Vec::new();
+    pub(crate) fn new(tcp: TcpStream, mut records: Records, mut received: Vec<u8>) -> Result<Self, Fault> {
+        let (mut parts, mut data) = (Vec::new(), Vec::new());
         let opened = records.open(&mut received, &mut parts)?;
         parts.into_iter().for_each(|part| data.extend_from_slice(&received[part]));
         let (partial, opened) = (received[opened..].to_vec(), Pending::all(data));

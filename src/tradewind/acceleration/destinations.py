@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -50,12 +49,21 @@ def read_destinations(words: Sequence[str], *, resolve: bool) -> tuple[Destinati
 
 
 def names_of(destinations: Iterable[Destination]) -> Mapping[str, str]:
-    """Return the name of each address. An address of several names has none, because any may be meant."""
-    hosts: dict[str, set[str]] = defaultdict(set)
+    """Return the name of each address that has one, by `ADDRESS`, or `ADDRESS:PORT` of a destination with a port.
+
+    An address and port of several destinations has the first one's, because nothing says which is meant.
+    """
+    first: dict[str, Destination] = {}
     for destination in destinations:
         for address in destination.addresses:
-            hosts[str(address)].add(destination.host)
-    return {address: next(iter(names)) for address, names in hosts.items() if len(names) == 1 and names != {address}}
+            first.setdefault(_at(address, destination.port), destination)
+    return {at: one.host for at, one in first.items() if one.addresses[0].compressed != one.host}
+
+
+def _at(address: IPv4Address | IPv6Address, port: int | None) -> str:
+    if port is None:
+        return str(address)
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
 def _destination(word: str, *, resolve: bool) -> Destination:

@@ -62,9 +62,11 @@ def _leave(code: int) -> None:
 
 
 def _guarded(words: list[str], interrupts: Interrupts) -> int:
+    from tradewind.cli.streams import settle_output
+
     try:
         code = _run(words, interrupts)
-        sys.stdout.flush()
+        settle_output()
     except Exception as error:  # The only place that catches everything.
         if interrupts.explain(error):
             raise KeyboardInterrupt from error

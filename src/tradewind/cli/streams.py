@@ -18,7 +18,7 @@ from typing import Any, TextIO, cast
 
 from tradewind.errors import UsageError
 
-__all__ = ["SafeOutput", "require_input", "require_output", "standard_streams", "write_codes"]
+__all__ = ["SafeOutput", "require_input", "require_output", "settle_output", "standard_streams", "write_codes"]
 
 #: C0 except newline and tab, DEL and C1, and invisible characters that change the order or look of others, as the
 #: gateway's own output escapes them. The form `\u009b` is also right inside a JSON string.
@@ -115,6 +115,15 @@ def require_output() -> None:
     """Raise UsageError if standard output was closed at the start: the data would be lost."""
     if 1 in _closed_at_start:
         raise UsageError("standard output is closed", hint="pipe it into another command, or use > FILE")
+
+
+def settle_output() -> None:
+    """Flush standard output. Raises OSError also for what a file system reports only when a file is closed."""
+    sys.stdout.flush()
+    try:
+        os.close(os.dup(1))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def write_codes(stream: TextIO, codes: str) -> None:

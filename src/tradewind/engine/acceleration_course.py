@@ -157,6 +157,8 @@ class Replace:
     """Start a machine in place of a dead one, of one that nothing can connect to, or of one that leaves."""
 
     name: str
+    is_alive: bool = False
+    """False for a dead one, which is asked for nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +259,12 @@ class Course:
                 self.step, self.replacing = "replacing", leaving.name
                 self._note_death(leaving.name, now_s)
                 line = f"proxy {leaving.name} gets another machine: the cloud takes its present one back"
-                return [Say(line), Replace(leaving.name)]
+                return [Say(line), Replace(leaving.name, is_alive=True)]
         if (name := self._blocked_for_long(now_s)) is not None:
             self.step, self.replacing = "replacing", name
             self._unblocked[name] = self._unblocked.get(name, 0) + 1
-            return [Say(f"proxy {name} gets another machine: nothing can connect to its present one"), Replace(name)]
+            line = f"proxy {name} gets another machine: nothing can connect to its present one"
+            return [Say(line), Replace(name, is_alive=True)]
         replaceable = tuple(name for name in tick.unhealthy if now_s >= self._replaceable_s(name))
         if replaceable and now_s - self._asked_s >= LIVING_EVERY_S:
             self._asked_s, self.step = now_s, "asking"

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tradewind.model.flows import FlowsFile
     from tradewind.model.split import SplitStatus
 
-__all__ = ["AccelerationGateways"]
+__all__ = ["END_S", "LOOK_S", "AccelerationGateways"]
 
-#: Timeout of one look at a proxy.
 LOOK_S = 5.0
+"""Timeout of one look at a proxy."""
+END_S = 60.0
+"""Timeout of the end of a proxy. A longer drain is answered within it, too."""
 
 
 class AccelerationGateways:
@@ -118,10 +120,10 @@ class AccelerationGateways:
         looks = {name: self._pool.submit(self._look, name) for name in names if name in there}
         return {name: look.result() for name, look in looks.items()}
 
-    def end(self, names: Iterable[str], drain_s: float) -> dict[str, SplitStatus]:
+    def end(self, names: Iterable[str], drain_s: float, timeout_s: float = END_S) -> dict[str, SplitStatus]:
         """Drain split proxies; return their last status. One that does not answer is ended with its machine."""
         names = tuple(names)
-        found = zip(names, self._pool.map(lambda name: self._end(name, drain_s), names), strict=True)
+        found = zip(names, self._pool.map(lambda name: self._end(name, drain_s, timeout_s), names), strict=True)
         return {name: status for name, status in found if status is not None}
 
     def _look(self, name: str) -> SplitStatus | str:
@@ -130,9 +132,9 @@ class AccelerationGateways:
         except TradewindError as error:
             return _words(error)
 
-    def _end(self, name: str, drain_s: float) -> SplitStatus | None:
+    def _end(self, name: str, drain_s: float, timeout_s: float) -> SplitStatus | None:
         try:
-            return self._client(name).end_split(math.ceil(drain_s))
+            return self._client(name).end_split(math.ceil(drain_s), timeout_s)
         except TradewindError:
             return None
 

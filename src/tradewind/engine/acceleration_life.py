@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -44,7 +45,7 @@ from tradewind.engine.acceleration_course import (
     SwitchPaths,
 )
 from tradewind.engine.acceleration_flows import FlowCounts
-from tradewind.engine.acceleration_gateways import AccelerationGateways
+from tradewind.engine.acceleration_gateways import END_S, LOOK_S, AccelerationGateways
 from tradewind.engine.acceleration_kernels import ProxyKernel, kernels_of, slower_line, with_kernels
 from tradewind.engine.acceleration_leaving import TAKEN_BACK, LeavingProxies
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
@@ -127,6 +128,9 @@ class Acceleration:
         self._statuses: dict[str, SplitStatus] = {}
         self._kernels: dict[str, ProxyKernel] = {}
         self._renewed_s: dict[str, float] = {}
+        #: Time of the latest answer of each gateway that was taken in, and what keeps answers apart.
+        self._seen_s: dict[str, float] = {}
+        self._seeing = threading.Lock()
         self._slower: str | None = None
         self._taken_back = LeavingProxies(self._ask_leaving)
         self._counts = FlowCounts(placed.flows, time.monotonic(), () if before is None else before.flows)
@@ -196,7 +200,8 @@ class Acceleration:
         """
         assert self._gateways is not None
         there, before = self._gateways.there, dict(self._health.unhealthy)
-        names = [name for name in self._placed.regions if name in there]
+        # A new machine gets its program once its counts begin at zero.
+        names = [name for name in self._placed.regions if name in there and name != self._course.replacing]
         for name, answer in self._gateways.put_proxies(self._placed.wires, names, self._placed.flows).items():
             if isinstance(answer, str):
                 self._health.dead(name, answer)
@@ -244,14 +249,18 @@ class Acceleration:
         there = set(self._gateways.there)
         addresses = {name: address for name, address in self._addresses.items() if name in there}
         missing = self._placed.regions.keys() - addresses.keys()
-        self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
-        for name in self._counts.aside.keys() & self._paths.keys():
-            self._paths[name] = (), self._counts.aside[name]
+        paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions, self._cut)
+        for name in self._counts.aside.keys() & paths.keys():
+            paths[name] = (), self._counts.aside[name]
+        self._paths = {name: self._paths.get(name, path) for name, path in paths.items()}
         for entrance in entrances_of(wires):
+            mine = {wire.name: paths[wire.name] for wire in wires if wire.entrance == entrance}
             if entrance != HOME and entrance not in there and not strict:
+                self._paths |= mine  # It has no connections, and begins with these.
                 continue
             try:
-                self._route_at(entrance, addresses)
+                self._route_at(entrance, mine, addresses)
+                self._paths |= mine
             except TradewindError as error:
                 if strict or entrance == HOME:
                     raise
@@ -261,13 +270,17 @@ class Acceleration:
             self._enters_at_home = False
             self._pool.submit(self._end_proxies, [HOME], DRAIN_S)
 
-    def _route_at(self, entrance: str, addresses: Mapping[str, str]) -> None:
-        """Send one entrance the paths of its new connections. `addresses` are those for home. Raises GatewayError."""
+    def _route_at(
+        self, entrance: str, paths: Mapping[str, tuple[tuple[str, ...], str | None]], addresses: Mapping[str, str]
+    ) -> None:
+        """Send one entrance the `paths` of its new connections, by flow. `addresses` are those for home. Raises
+        GatewayError.
+        """
         assert self._gateways is not None
-        wires, paths = self._placed.wires, {name: path for name, (path, _) in self._paths.items()}
+        wires, through = self._placed.wires, {name: path for name, (path, _) in paths.items()}
         if entrance != HOME:
             addresses = self._gateways.dialled(entrance, addresses)
-        status = self._gateways.put_entrance(entrance, wires, paths, addresses, self._placed.flows)
+        status = self._gateways.put_entrance(entrance, wires, through, addresses, self._placed.flows)
         if entrance == HOME and not self._enters_at_home:
             self._counts.renewed(HOME)
             self._enters_at_home = True
@@ -312,14 +325,14 @@ class Acceleration:
     def _look_at_all(self) -> Looked:
         """Ask every gateway for its status, count bytes, and return what the course must know."""
         assert self._gateways is not None
-        entrances = entrances_of(self._placed.wires)
+        entrances, asked_s = entrances_of(self._placed.wires), time.monotonic()
         found = self._gateways.look_at((*entrances, *{**self._leaving, **self._placed.regions}))
         before = dict(self._health.unhealthy)
         blocked, now_s = self._blocked(found), time.monotonic()
         taken_back = dict.fromkeys(self._taken_back.look(now_s), TAKEN_BACK)
         for name, status in found.items():
             if not isinstance(status, str):
-                self._see(name, status)
+                self._see(name, status, asked_s)
             if name in self._placed.entrances or (name in self._placed.regions and name in self._addresses):
                 self._health.look(name, _failure(status) or blocked.get(name) or taken_back.get(name))
         self._meter.tick()
@@ -380,14 +393,21 @@ class Acceleration:
             if name in self._addresses and now_s - self._renewed_s.get(name, -math.inf) >= RENEWED_S
         }
 
-    def _see(self, name: str, status: SplitStatus) -> None:
-        """Take in the counts of a proxy."""
-        self._statuses[name] = status
-        self._proxy_counts.seen(name, status)
-        region = {**self._leaving, **self._placed.regions}.get(name)
-        # Entrances send what their hosts would send without them.
-        if region is not None and not is_entrance(name):
-            self._meter.sent(name, region, status.bytes_up + status.bytes_down)
+    def _see(self, name: str, status: SplitStatus, asked_s: float = math.inf) -> None:
+        """Take in the counts of a proxy, unless a later answer was taken in since it was asked at `asked_s`.
+
+        The end of a proxy answers beside the looks, and lower counts than its last ones would be another machine's.
+        """
+        with self._seeing:
+            if asked_s < self._seen_s.get(name, -math.inf):
+                return
+            self._seen_s[name] = time.monotonic()
+            self._statuses[name] = status
+            self._proxy_counts.seen(name, status)
+            region = {**self._leaving, **self._placed.regions}.get(name)
+            # Entrances send what their hosts would send without them.
+            if region is not None and not is_entrance(name):
+                self._meter.sent(name, region, status.bytes_up + status.bytes_down)
 
     def _report_health(self, before: Mapping[str, str]) -> None:
         if self._health.unhealthy == before:
@@ -453,6 +473,8 @@ class Acceleration:
                 living = fleet.living()
                 return Finished(names=tuple(name for name in action.names if name not in living))
             elif isinstance(action, Replace):
+                if action.is_alive:
+                    self._end_proxies([action.name], 0.0, LOOK_S)
                 rest = {name: region for name, region in self._placed.others.items() if name != action.name}
                 fleet.shrink(self._plan(rest))
                 fleet.grow(self._plan(self._placed.others))
@@ -516,17 +538,18 @@ class Acceleration:
             self._kernels.pop(name, None)
         self._leaving = {}
 
-    def _end_proxies(self, names: Sequence[str], drain_s: float) -> None:
+    def _end_proxies(self, names: Sequence[str], drain_s: float, timeout_s: float = END_S) -> None:
         """Drain proxies, and count their last bytes."""
         assert self._gateways is not None
-        for name, status in self._gateways.end(names, drain_s).items():
+        for name, status in self._gateways.end(names, drain_s, timeout_s).items():
             self._see(name, status)
 
     def _end(self, action: Close) -> None:
-        if action.failure is None:
-            entrances = [HOME] if self._enters_at_home else []
-            self._end_proxies([*entrances, *self._leaving, *self._placed.others], 0.0)
-            self._count_flows()
+        has_failed = action.failure is not None
+        entrances = [HOME] if self._enters_at_home and not has_failed else []
+        names = [*entrances, *self._leaving, *self._placed.others]
+        self._end_proxies(names, 0.0, LOOK_S if has_failed else END_S)
+        self._count_flows()
         self.close(action.failure)
 
     def close(self, failure: str | None = None) -> AccelerationState:

@@ -88,14 +88,14 @@ class GatewayClient:
         """`GET /v1/split`: return the status of the split proxy. Raises GatewayError if the gateway never had one."""
         return self._split("GET", "", None, timeout_s)
 
-    def end_split(self, drain_s: int | None = None) -> SplitStatus:
+    def end_split(self, drain_s: int | None = None, timeout_s: float = 2 * REQUEST_S) -> SplitStatus:
         """`DELETE /v1/split`: accept no more connections, and end the open ones after at most `drain_s`.
 
         None is the time of the program. The answer has the final counts if its state is `ended`; a drain of more than
         30 s is still under way then. Raises GatewayError if the gateway never had a split proxy.
         """
         query = "" if drain_s is None else f"?drain_s={drain_s}"
-        return self._split("DELETE", query, None, 2 * REQUEST_S)
+        return self._split("DELETE", query, None, timeout_s)
 
     def _split(self, method: str, query: str, body: bytes | None, timeout_s: float) -> SplitStatus:
         from tradewind.model.split import SplitStatus

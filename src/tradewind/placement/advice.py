@@ -12,7 +12,7 @@ from tradewind.model.records import dataclass, replace
 from tradewind.model.tcp import HostTcp, PathMeasurement, window_bytes
 from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.placement.problem import Flow, PlacementProblem
-from tradewind.placement.tcp import Hop, completion_s, hop_mbps, loss_limited_mbps, part_of_loss
+from tradewind.placement.tcp import Hop, completion_s, hop_mbps, loss_for_mbps, loss_limited_mbps, part_of_loss
 
 __all__ = [
     "STEADY_S_MIN",
@@ -87,6 +87,8 @@ class FlowAdvice:
     both_path: tuple[str, ...]
     both_cents: float
     measured: PathMeasurement | None = None
+    loss: float | None = None
+    """Fraction of packets whose loss explains the rate of a slow download; None if loss does not."""
 
     @property
     def proxies_gain(self) -> bool:
@@ -172,8 +174,10 @@ class _OneFlow:
     ) -> FlowAdvice:
         direct = self._direct(self.ends)
         known_mbps = None if measured is None else _steady_mbps(measured)
-        if known_mbps is not None and known_mbps < hop_mbps(direct) * MEASURED_PART:
-            # Larger windows and bbr may not help either: no gain is promised.
+        loss = None
+        if measured is not None and known_mbps is not None and known_mbps < hop_mbps(direct) * MEASURED_PART:
+            # Larger windows and bbr may not help either: no gain is promised. A full link loses packets, too.
+            loss = _loss_of(measured, self.ends.congestion_control)
             limited: Limit = "the path or the peer"
             now = self._time([replace(direct, capacity_mbps=known_mbps)])
             tuning, free = None, now
@@ -200,6 +204,7 @@ class _OneFlow:
             _regions(tuned_plan),
             0.0 if tuned_plan is None else tuned_plan.cents,
             measured,
+            loss,
         )
 
     def _tuned(self, now: FlowTime) -> tuple[Tuning | None, FlowTime]:
@@ -279,3 +284,15 @@ def _steady_mbps(measured: PathMeasurement) -> float | None:
     if download is None or download.duration_s < STEADY_S_MIN:
         return None
     return download.rate_mbps or None
+
+
+def _loss_of(measured: PathMeasurement, control: CongestionControl) -> float | None:
+    """Return the loss that explains the rate of a download; None if too few segments arrived out of order for it.
+
+    After each lost segment at least one arrives out of order.
+    """
+    download, rate_mbps = measured.download, _steady_mbps(measured)
+    if download is None or rate_mbps is None or not download.out_of_order or not download.segments:
+        return None
+    loss = loss_for_mbps(control, measured.rtt_ms, rate_mbps)
+    return loss if loss is not None and loss * download.segments <= download.out_of_order else None

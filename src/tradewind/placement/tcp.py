@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tradewind.model.flows import CongestionControl
 from tradewind.model.records import dataclass
 
-__all__ = ["Hop", "completion_s", "hop_mbps", "loss_limited_mbps", "part_of_loss"]
+__all__ = ["Hop", "completion_s", "hop_mbps", "loss_for_mbps", "loss_limited_mbps", "part_of_loss"]
 
 SEGMENT_BYTES = 1448.0
 """Payload of a full packet of 1,500 bytes with timestamps."""
@@ -26,6 +26,10 @@ TIMEOUT_ROUND_TRIPS = 2
 """Round trips of a retransmission timeout, if that is longer."""
 CUBIC_C, CUBIC_BETA = 0.4, 0.7
 """Constants of RFC 9438, section 4.1."""
+LOSS_MIN, LOSS_MAX = 1e-9, 0.1
+"""Losses that a rate may be explained by."""
+LOSS_STEPS = 50
+"""Halvings of the logarithm of that range."""
 MBITS_PER_BYTE = 8e-6
 
 
@@ -71,6 +75,20 @@ def loss_limited_mbps(control: CongestionControl, rtt_ms: float, loss: float) ->
         cubic: float = scale * (rtt_s / loss) ** 0.75 / rtt_s
         segments_per_s = max(segments_per_s, cubic)
     return segments_per_s * SEGMENT_BYTES * MBITS_PER_BYTE
+
+
+def loss_for_mbps(control: CongestionControl, rtt_ms: float, rate_mbps: float) -> float | None:
+    """Return the loss that limits a congestion control to this rate; None if none up to LOSS_MAX does."""
+    if not loss_limited_mbps(control, rtt_ms, LOSS_MAX) <= rate_mbps <= loss_limited_mbps(control, rtt_ms, LOSS_MIN):
+        return None
+    low, high = LOSS_MIN, LOSS_MAX
+    for _ in range(LOSS_STEPS):
+        middle = math.sqrt(low * high)
+        if loss_limited_mbps(control, rtt_ms, middle) > rate_mbps:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def hop_mbps(hop: Hop) -> float:

@@ -97,7 +97,9 @@ def _flow_lines(flow: FlowAdvice) -> Iterator[str]:
         yield f"  measured  {', '.join(_measured_words(flow))}"
     window = format_bytes(flow.ends.window_bytes)
     yield f"  now       {_words(flow.now)}, limited by {flow.limit} ({flow.ends.congestion_control}, window {window})"
-    if flow.tuning is None:
+    if flow.tuning is None and flow.loss is not None:
+        yield "  free      bbr at the sender, unless the packets are lost because a link is full; no gain is promised"
+    elif flow.tuning is None:
         yield "  free      no gain expected from larger windows or bbr"
     else:
         gain = _times(flow.now, flow.tuned)
@@ -139,6 +141,8 @@ def _measured_words(flow: FlowAdvice) -> Iterator[str]:
         yield "too short to show what limits it"
     if download.out_of_order is not None and download.segments:
         yield f"{download.out_of_order:,} of {format_count(download.segments, 'segment')} out of order"
+    if flow.loss is not None:
+        yield f"as slow as with a loss of {100 * flow.loss:.2g}%"
 
 
 def _proxy_words(time: FlowTime, path: tuple[str, ...], cents: float) -> str:

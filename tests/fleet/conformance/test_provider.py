@@ -10,7 +10,7 @@ import pytest
 
 from tests.fleet.worlds import World, living, wait_until
 from tradewind.errors import GatewayError
-from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, Accountable, Machine
+from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, Accountable, Leftover, Machine
 from tradewind.fleet.providers import KINDS
 from tradewind.fleet.readiness import Readiness
 from tradewind.gateway.client import GatewayClient
@@ -149,23 +149,32 @@ def test_a_termination_can_be_repeated_and_removes_all_resources(world: World) -
     assert [found for found in world.provider.leftovers() if found.tags.get(FLEET_TAG) == world.fleet_id()] == []
 
 
+def is_of(world: World, left: Leftover) -> bool:
+    """Return whether something that is left is of the fleet of this test."""
+    return left.tags.get(FLEET_TAG) == world.fleet_id()
+
+
 def test_leftovers_include_everything_and_can_be_terminated(world: World, tmp_path: Path) -> None:
     launched(world, "one", "two")
     stranger = world.again(tmp_path / "empty")
-    found = [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()]
+    found = [left for left in stranger.leftovers() if is_of(world, left)]
     assert {left.tags[NAME_TAG] for left in found if NAME_TAG in left.tags} == {"one", "two"}
     if isinstance(stranger, Accountable) and stranger.leaves:
         assert {left.id for left in stranger.left_of(world.fleet_id())} == {left.id for left in found}
         assert stranger.left_of("another-fleet") == ()
     stranger.terminate([left.id for left in found])
-    assert [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()] == []
+    assert [left for left in stranger.leftovers() if is_of(world, left)] == []
 
 
 def test_a_machine_ends_when_its_lease_expires(world: World) -> None:
     machines = launched(world, "short", lease_s=1)
     launched(world, "long")
     wait_until(lambda: [machine.name for machine in world.living()] == ["long"])
+    # What is left of it is no machine, or else it would count as in use and never be swept.
+    left = [one for one in world.provider.leftovers() if is_of(world, one) and one.tags.get(NAME_TAG) == "short"]
+    assert "machine" not in {one.kind for one in left}
     assert world.provider.terminate([machines[0].id])[0].refusal is None
+    assert machines[0].id not in {one.id for one in world.provider.leftovers()}
 
 
 def test_a_renewed_lease_keeps_a_machine(world: World) -> None:

@@ -4,6 +4,9 @@
 //! identity ([`tradewind_store::kinship`]). Where names do not decide, `mv` (and a tree that may lie within the other)
 //! is begun only if a sample of the source's objects is proven not to be at the destination.
 
+mod inwards;
+mod members;
+
 use crate::failure::object_url;
 use crate::lead::names::{last_part, listed_name};
 use crate::lead::select::is_level;
@@ -90,6 +93,7 @@ impl Places<'_> {
         for target in targets {
             self.bar_links(&parts, target);
             let found = self.relate_parts(&parts, target).await?;
+            self.refuse_crossing(&parts, target).await?;
             proven_apart.push(found.is_none());
             if let Some(relation) = found
                 && is_fresh
@@ -144,7 +148,10 @@ impl Places<'_> {
             let to = format!("{}{}", target.key, part.name);
             let to = Place { key: &to, ..target };
             let found = match compared(source, to, part.is_tree).await? {
-                found if self.copies_inwards(found.relation) => Kinship { relation: Relation::Apart, ..found },
+                found if self.copies_inwards(found.relation) => {
+                    self.refuse_listed_within(to).await?;
+                    Kinship { relation: Relation::Apart, ..found }
+                }
                 found => refused_if_related(source, to, found)?,
             };
             if !found.proven && unproven.is_none_or(|relation| relation == Relation::Apart) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tradewind_contract::FailedObject;
+use tradewind_store::{Disk, Kernel};
 
 /// Bytes of lines that wait to be written; at the limit [`Report::add`] waits for the disk. Half of it wakes the writer.
 pub const REPORT_BYTES_MAX: usize = 1 << 20;
@@ -349,7 +351,7 @@ fn write_all(mut lines: Lines, queue: &Queue) -> io::Result<()> {
         };
         queue.has_room.notify_waiters();
         match (lines.buffer.is_empty() && flushes.is_empty(), is_complete) {
-            (true, true) => return Ok(()),
+            (true, true) => return lines.close(),
             (true, false) => std::thread::park(),
             (false, _) => {
                 // Nobody knows when the next line comes, and a killed process writes nothing more.
@@ -467,6 +469,11 @@ impl Lines {
         self.whole_bytes += written as u64;
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Returns the error that the file system has kept until now. See [`Disk::flush`].
+    fn close(&self) -> io::Result<()> {
+        Ok(Kernel.flush(self.file.as_fd())?)
     }
 
     /// After a write that failed: takes the piece of a line back that was written.

@@ -96,12 +96,16 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("the test takes too long")
 }
 
+async fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (here, there) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    (here.unwrap(), there.unwrap().0)
+}
+
 /// A connection of this crate, as the client or as the server, and its peer.
 async fn pair(is_client: bool) -> (Sealed, Peer) {
     let (client, server) = configs();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (here, there) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-    let (here, there, name) = (here.unwrap(), there.unwrap().0, ServerName::try_from("proxy").unwrap());
+    let ((here, there), name) = (tcp_pair().await, ServerName::try_from("proxy").unwrap());
     match is_client {
         true => {
             let (own, peer) = tokio::join!(connect(client, name, here), TlsAcceptor::from(server).accept(there));
@@ -290,70 +294,111 @@ async fn an_idle_connection_is_alive_until_it_gets_anything_but_tickets() {
     }
 }
 
+/// Accepts a client that sends more in one packet with the end of its handshake: what `more` gives to rustls, and then the
+/// bytes that it returns.
+async fn accept_with(more: impl FnOnce(&mut Connection) -> Vec<u8>) -> (io::Result<Sealed>, Peer) {
+    let (client, server) = configs();
+    let ((here, there), name) = (tcp_pair().await, ServerName::try_from("proxy").unwrap());
+    let mut peer = Peer { tls: rustls::ClientConnection::new(client, name).unwrap().into(), tcp: here };
+    let shaking = async {
+        let mut bytes = [0; 4096];
+        while peer.tls.is_handshaking() {
+            let wire = peer.sealed();
+            peer.tcp.write_all(&wire).await.unwrap();
+            let read = peer.tcp.read(&mut bytes).await.unwrap();
+            peer.tls.read_tls(&mut &bytes[..read]).unwrap();
+            peer.tls.process_new_packets().unwrap();
+        }
+        let after = more(&mut peer.tls);
+        let wire = [peer.sealed(), after].concat();
+        // The other side may refuse it before it has all.
+        let _ = peer.tcp.write_all(&wire).await;
+    };
+    let ((), accepted) = in_time(async { tokio::join!(shaking, accept(server, there)) }).await;
+    (accepted.map(|(sealed, _certificates)| sealed), peer)
+}
+
 #[tokio::test]
 async fn data_and_the_end_that_come_with_the_handshake_are_kept() {
-    let (client, server) = configs();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (here, there) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-    let (mut here, there) = (here.unwrap(), there.unwrap().0);
-    let peer = async {
-        let mut tls = rustls::ClientConnection::new(client, ServerName::try_from("proxy").unwrap()).unwrap();
-        let mut bytes = [0; 4096];
-        while tls.is_handshaking() {
-            let mut wire = Vec::new();
-            tls.write_tls(&mut wire).unwrap();
-            here.write_all(&wire).await.unwrap();
-            let read = here.read(&mut bytes).await.unwrap();
-            tls.read_tls(&mut &bytes[..read]).unwrap();
-            tls.process_new_packets().unwrap();
-        }
-        // With the end of the handshake in one packet.
+    let (accepted, _peer) = accept_with(|tls| {
         tls.writer().write_all(b"data").unwrap();
         tls.send_close_notify();
-        let mut wire = Vec::new();
-        while tls.wants_write() {
-            tls.write_tls(&mut wire).unwrap();
-        }
-        here.write_all(&wire).await.unwrap();
-    };
-    let (_, accepted) = in_time(async { tokio::join!(peer, accept(server, there)) }).await;
-    let (data, end) = receive(&mut accepted.unwrap().0, usize::MAX).await;
+        Vec::new()
+    })
+    .await;
+    let (data, end) = receive(&mut accepted.unwrap(), usize::MAX).await;
     assert!(data == b"data" && matches!(end, Some(Ok(()))));
+}
+
+#[tokio::test]
+async fn a_key_update_that_comes_with_the_handshake_is_answered() {
+    let (accepted, mut peer) = accept_with(|tls| {
+        tls.refresh_traffic_keys().unwrap();
+        tls.writer().write_all(b"data").unwrap();
+        Vec::new()
+    })
+    .await;
+    let mut sealed = accepted.unwrap();
+    assert_eq!(receive(&mut sealed, 4).await.0, b"data");
+    sealed.write_all(b"answer").await.unwrap();
+    assert_eq!(peer.receive(6).await.unwrap(), b"answer");
+}
+
+#[tokio::test]
+async fn a_handshake_in_small_records_and_pieces_succeeds() {
+    let (client, server) = configs();
+    let (mut client, mut server) = (ClientConfig::clone(&client), ServerConfig::clone(&server));
+    (client.max_fragment_size, server.max_fragment_size) = (Some(64), Some(64));
+    server.send_tls13_tickets = 0; // They must not span records.
+    for is_client in [true, false] {
+        let (here, peer) = tcp_pair().await;
+        let name = ServerName::try_from("proxy").unwrap();
+        let tls = match is_client {
+            true => rustls::ServerConnection::new(Arc::new(server.clone())).unwrap().into(),
+            false => rustls::ClientConnection::new(Arc::new(client.clone()), name.clone()).unwrap().into(),
+        };
+        here.set_nodelay(true).unwrap();
+        peer.set_nodelay(true).unwrap();
+        let mut peer = Peer { tls, tcp: peer };
+        let shaking = async {
+            let mut bytes = [0; 100];
+            loop {
+                for piece in peer.sealed().chunks(7) {
+                    peer.tcp.write_all(piece).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+                if !peer.tls.is_handshaking() {
+                    break;
+                }
+                let read = peer.tcp.read(&mut bytes).await.unwrap();
+                peer.tls.read_tls(&mut &bytes[..read]).unwrap();
+                peer.tls.process_new_packets().unwrap();
+            }
+        };
+        let own = async {
+            match is_client {
+                true => connect(Arc::new(client.clone()), name, here).await.unwrap(),
+                false => accept(Arc::new(server.clone()), here).await.unwrap().0,
+            }
+        };
+        let ((), mut sealed) = in_time(async { tokio::join!(shaking, own) }).await;
+        peer.send(b"data").await;
+        assert_eq!(receive(&mut sealed, 4).await.0, b"data");
+        sealed.write_all(b"answer").await.unwrap();
+        assert_eq!(peer.receive(6).await.unwrap(), b"answer");
+    }
 }
 
 #[tokio::test]
 async fn a_record_that_is_too_long_for_rustls_or_this_crate_may_not_follow_the_handshake() {
     for length in [RECORD_BYTES_MAX as u16 - 4, 18_000] {
-        let (client, server) = configs();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (here, there) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-        let (mut here, there) = (here.unwrap(), there.unwrap().0);
-        let peer = async {
-            let mut tls = rustls::ClientConnection::new(client, ServerName::try_from("proxy").unwrap()).unwrap();
-            let (mut wire, mut bytes) = (Vec::new(), [0; 4096]);
-            while tls.is_handshaking() {
-                tls.write_tls(&mut wire).unwrap();
-                here.write_all(&wire).await.unwrap();
-                wire.clear();
-                let read = here.read(&mut bytes).await.unwrap();
-                tls.read_tls(&mut &bytes[..read]).unwrap();
-                tls.process_new_packets().unwrap();
-            }
-            while tls.wants_write() {
-                tls.write_tls(&mut wire).unwrap();
-            }
-            wire.extend([&[23, 3, 3][..], &length.to_be_bytes(), &vec![0; usize::from(length) - 1]].concat());
-            // The other side may refuse it before it has all.
-            let _ = here.write_all(&wire).await;
-            here
-        };
-        let (here, accepted) = in_time(async { tokio::join!(peer, accept(server, there)) }).await;
+        let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
+        let (accepted, _peer) = accept_with(|_| [header, vec![0; usize::from(length) - 1]].concat()).await;
         let is_refused = match accepted {
-            Ok((mut sealed, _)) => receive(&mut sealed, usize::MAX).await.1.unwrap().is_err(),
+            Ok(mut sealed) => receive(&mut sealed, usize::MAX).await.1.unwrap().is_err(),
             Err(_) => true,
         };
         assert!(is_refused);
-        drop(here);
     }
 }
 
@@ -365,9 +410,7 @@ async fn a_handshake_of_garbage_or_without_end_fails() {
     let mut garbage = vec![b"GET / HTTP/1.1\r\n\r\n".to_vec(), [endless, rest].concat(), vec![0; 100], Vec::new()];
     garbage.extend((0..20).map(|_| (0..rng.random_range(1..300)).map(|_| rng.random()).collect()));
     for bytes in garbage {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (here, there) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-        let (mut here, there) = (here.unwrap(), there.unwrap().0);
+        let (mut here, there) = tcp_pair().await;
         let sending = async {
             // The other side may refuse it before it has all.
             let _ = here.write_all(&bytes).await;

@@ -3,6 +3,8 @@
 //! `rename` replaces whatever has the name: a file, but also a device or a link. To replace only regular files, the
 //! name is checked, following no link, before the first byte is written and again before the `rename`.
 
+mod trimmed_names;
+
 use super::Tree;
 use super::disk::Disk;
 use super::entries::each_entry;
@@ -29,6 +31,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trimmed_names::lists;
 
 /// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
@@ -213,6 +216,7 @@ impl Tree {
         expect: Option<&Expect>,
     ) -> Result<()> {
         let fail = |errno| self.system_error(operation, key, errno);
+        self.refuse_trimmed(operation, key, split, temporary)?;
         let mut tries_left = RENAME_TRIES_MAX;
         loop {
             let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
@@ -314,13 +318,7 @@ impl Tree {
         if !folds && !has_other_spelling(directory, name) {
             return Ok(());
         }
-        let mut is_exact = false;
-        let look = |entry: &[u8], _| {
-            is_exact |= entry == name.as_bytes();
-            Ok(())
-        };
-        each_entry(directory, look).map_err(|errno| self.system_error(operation, key, errno))?;
-        if is_exact {
+        if lists(directory, name).map_err(|errno| self.system_error(operation, key, errno))? {
             return Ok(());
         }
         let message = format!(

@@ -65,6 +65,8 @@ NAME_S = 10.0
 TRIES_MAX = 4
 #: The Job of a machine outlives the pod's own deadline by this, so that the pod says why it ended.
 DEADLINE_MARGIN_S = 60
+#: Kind of a Job whose pod has ended. Kubernetes removes it and what it owns later (`ttlSecondsAfterFinished`).
+ENDED_JOB = "Job that has ended"
 
 R = TypeVar("R")
 
@@ -412,15 +414,16 @@ class KubernetesProvider:
         return set(there)
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """Return all machines of ours, and pods and Services without one. Raises CallRefused if a cluster is silent.
+        """Return all Jobs of ours, and pods and Services without one. Raises CallRefused if a cluster is silent.
 
         Secrets are not listed: that permission would reveal those of others. The Job of each owns it.
         """
         left = []
         for member, there in zip(self._members, each_of(self._members, lambda one: one.found({})), strict=True):
             for name, found in there.items():
-                kind = "machine" if found.job is not None else "pod" if found.pod is not None else "service"
-                left.append(Leftover(f"{member.cluster.context}/{name}", kind, member.cluster.region, found.tags))
+                left.append(
+                    Leftover(f"{member.cluster.context}/{name}", _kind_of(found), member.cluster.region, found.tags)
+                )
         return tuple(left)
 
     @property
@@ -469,6 +472,13 @@ def _answer_or(call: Callable[[], Refusal | None]) -> Refusal | None:
 
 def _found_in(answer: dict[str, Found] | Refusal) -> dict[str, Found]:
     return {} if isinstance(answer, Refusal) else answer
+
+
+def _kind_of(found: Found) -> str:
+    """Return the kind of something that is left, in words."""
+    if found.job is not None:
+        return ENDED_JOB if found.is_ended else "machine"
+    return "pod" if found.pod is not None else "service"
 
 
 def _living(found: Mapping[str, Found] | Refusal) -> int:

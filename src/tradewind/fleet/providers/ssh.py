@@ -69,6 +69,8 @@ PLACES_MAX = 8
 PLACE_PAUSE_S = 0.2
 """Mean pause before another place is chosen. Pauses differ, so that two launches do not collide again."""
 SOCKETS = "tradewind-ssh-"
+#: Kind of the folder of a gateway that has ended. The host keeps it for a while, so that its log can be read.
+ENDED_GATEWAY = "gateway that has ended"
 """Prefix of a folder of sockets, followed by the id of its process."""
 
 
@@ -359,7 +361,8 @@ class SshProvider:
             for line in lines:
                 machine = self._machine(host, line)
                 if machine is not None:
-                    found.append(Leftover(machine.id, "machine", machine.region, machine.tags))
+                    kind = ENDED_GATEWAY if machine.ended else "machine"
+                    found.append(Leftover(machine.id, kind, machine.region, machine.tags))
                 elif line[0] == "program":
                     found.append(Leftover(f"{host.name}{PROGRAMS}/{line[1]}", "program", host.region))
         return tuple(found)

@@ -123,6 +123,22 @@ impl DeletionBacklog {
         Self { names, ..self }
     }
 
+    /// Returns the backlog without the keys that `is_spared` names by the index of their store.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn sparing(self, dir: Option<&Path>, is_spared: impl Fn(u16, &str) -> bool) -> io::Result<Self> {
+        let (doubted, written_before) = (self.doubted_since_unix_ms.clone(), self.written_before_unix_ms.clone());
+        let left = Self::create(dir)?.doubting_since(doubted).written_before(written_before).knowing(self.names());
+        let mut reading = self.read()?;
+        while let Some(entry) = reading.next()? {
+            if !is_spared(entry.store, &entry.key) {
+                left.push_entry(&entry)?;
+            }
+        }
+        Ok(left)
+    }
+
     fn is_doubtful(&self, store: u16, object: &ObjectInfo) -> bool {
         let since = self.doubted_since_unix_ms.get(usize::from(store)).copied().flatten();
         since.is_some_and(|since| object.modified_unix_ms >= since)
@@ -144,19 +160,30 @@ impl DeletionBacklog {
         let may_be_ours = self.is_doubtful(store, object);
         let written_before_unix_ms = self.written_before_unix_ms.get(usize::from(store)).copied().flatten();
         let key = object.key.clone();
-        let entry = Entry { store, key, condition, not_after_unix_ms, written_before_unix_ms, may_be_ours, copies };
+        self.push_entry(&Entry {
+            store,
+            key,
+            condition,
+            not_after_unix_ms,
+            written_before_unix_ms,
+            may_be_ours,
+            copies,
+        })
+    }
+
+    fn push_entry(&self, entry: &Entry) -> io::Result<()> {
         // After a panic the file may end in half a line; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_writer(&mut writing.file, &entry).map_err(io::Error::from)?;
+        serde_json::to_writer(&mut writing.file, entry).map_err(io::Error::from)?;
         writing.file.write_all(b"\n")?;
-        let index = usize::from(store);
+        let index = usize::from(entry.store);
         if writing.totals.len() <= index {
             writing.totals.resize(index + 1, Totals::default());
         }
         let totals = &mut writing.totals[index];
         totals.keys.objects += 1;
-        totals.keys.bytes += object.size_bytes;
-        totals.folders += u64::from(is_folder(object));
+        totals.keys.bytes += entry.condition.size_bytes.unwrap_or(0);
+        totals.folders += u64::from(entry.is_marker());
         Ok(())
     }
 

@@ -53,6 +53,49 @@ async fn a_list_is_copied_to_a_place_below_its_source_and_never_moved() {
 }
 
 #[tokio::test]
+async fn a_list_that_names_an_object_in_its_destination_is_refused() {
+    let tree = DirectoryTree::with(&[("b", b"1"), ("copy/b", b"2"), ("copied/b", b"3"), ("list", b"")]);
+    let exclude = json!({ "rules": [{ "rule": "exclude", "glob": "/copy/" }] });
+    for (names, filter, refused) in [
+        ("b\ncopied/b\n", json!({}), false),
+        ("b\ncopy/b\n", json!({}), true),
+        ("b\ncopy/new/b\n", json!({}), true),
+        ("b\ncopy/b\n", exclude, false),
+    ] {
+        tree.write("list", names.as_bytes());
+        let list = json!({ "kind": "list", "prefix": "", "list_file": tree.path("list"), "filter": filter });
+        let targets = [(&tree, "copy/")];
+        let answer = check(&job(&tree, list, &targets), &tree, &targets).await;
+        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{names}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn several_sources_of_which_one_would_be_written_over_another_are_refused() {
+    let tree = DirectoryTree::with(&[
+        ("new/d/x", b"1"),
+        ("new/b", b"1"),
+        ("to/d/x", b"2"),
+        ("to/d/y/z", b"2"),
+        ("to/sub/a", b"3"),
+    ]);
+    for (keys, refused) in [
+        ([("new/d/", "d"), ("to/d/x", "x")], true),
+        ([("new/d/", "d"), ("to/d/y/", "y")], true),
+        ([("new/b", "sub/a"), ("to/sub/a", "a")], true),
+        ([("new/b", "sub/b"), ("to/sub/a", "a")], false),
+        ([("new/d/", "d"), ("to/sub/a", "a")], false),
+        ([("new/d/", "d"), ("new/b", "b")], false),
+    ] {
+        let members = keys.map(|(key, name)| json!({ "key": key, "name": name }));
+        let targets = [(&tree, "to/")];
+        let job = job(&tree, json!({ "kind": "several", "members": members }), &targets);
+        let answer = check(&job, &tree, &targets).await;
+        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{keys:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn destinations_that_overlap_are_refused() {
     let (source, one, two) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::new(), DirectoryTree::new());
     for (keys, refused) in [(["", "x/"], true), (["x/", "x/"], true), (["x/", "y/"], false)] {

@@ -238,6 +238,24 @@ async fn a_store_that_keeps_nothing_is_not_asked_for_copies_of_earlier_runs() {
 }
 
 #[tokio::test]
+async fn a_link_at_the_destination_is_no_copy_of_an_earlier_run() {
+    let source = DirectoryTree::with(&[("a", b"1"), ("b", b"2")]);
+    let (target, folder) = (DirectoryTree::with(&[("there", b"1")]), tempfile::tempdir().unwrap());
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    let (target_key, fingerprint) = ("a".to_owned(), fingerprint(&source.store.head("a").await.unwrap()));
+    let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
+    journal.record_durably(closed).await.unwrap();
+    let targets = [(&target, "")];
+    let job = job(&source, prefix(""), &targets);
+    for leads_to in ["there", "nowhere"] {
+        std::os::unix::fs::symlink(leads_to, target.path("a")).unwrap();
+        let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
+        assert_eq!(items(&found).len(), 2, "{leads_to}");
+        std::fs::remove_file(target.path("a")).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn keys_that_are_too_long_are_refused_alone() {
     let source = DirectoryTree::with(&[("a", b"1"), ("bb", b"2")]);
     let target = DirectoryTree::new();
@@ -321,6 +339,22 @@ async fn links_that_are_not_followed_are_counted_and_keep_nothing_away() {
         assert_eq!((refused(&found).len(), end.unwrap().listed_to_the_end), (0, true));
         assert!(found.contains(&Found::LinksSkipped(links)), "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_destination_has_in_the_place_of_a_skipped_link_is_not_deleted() {
+    let source = DirectoryTree::with(&[("a", b"1"), ("z", b"1")]);
+    let target = DirectoryTree::with(&[("b/link", b"1"), ("data-x", b"1"), ("data/x", b"1"), ("data/y/z", b"1")]);
+    source.write("b/c", b"1");
+    for link in ["b/link", "data"] {
+        std::os::unix::fs::symlink("/nowhere", source.path(link)).unwrap();
+    }
+    let targets = [(&target, "")];
+    let mut job = job(&source, prefix(""), &targets);
+    (job.compare, job.delete) = (Some(Comparison::Auto), Some(Deletion::default()));
+    let (end, _) = survey(&job, &source, &targets, DoneSet::empty()).await;
+    let end = end.unwrap();
+    assert_eq!((end.extraneous.unwrap().keys(), end.listed_to_the_end), (1, true));
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! A survey in progress: lists what is selected and hands it, batch by batch, to [`candidates`], which sorts it.
 
 mod candidates;
+mod flat_copies;
 mod flat_moves;
 mod named;
+mod skipped_links;
 mod slices;
 
 use super::error::SurveyError;
@@ -20,12 +22,13 @@ use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
 use candidates::Candidate;
 use futures::{StreamExt, TryStreamExt};
+use skipped_links::SkippedLinks;
 use slices::Doubt;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 use tradewind_contract::{FailedObject, ObjectFilter, Selection, Target};
 use tradewind_store::{Error, ErrorKind, NameChanges, ObjectInfo, Store, name_form};
@@ -44,6 +47,7 @@ struct Walk {
     bytes: AtomicU64,
     refused: AtomicU64,
     links: AtomicU64,
+    skipped_links: SkippedLinks,
     saw_all: AtomicBool,
     target_objects: Vec<AtomicU64>,
     extraneous: Option<DeletionBacklog>,
@@ -54,6 +58,8 @@ struct Walk {
     /// Hashes of the names that `flatten` has given.
     flat_names: Mutex<HashSet<[u8; 16]>>,
     has_flat_twins: AtomicBool,
+    /// Hashes of the new names that a flat copy gives to several objects, where that may do harm.
+    flat_twins: OnceLock<HashSet<[u8; 16]>>,
     source_tags: Tags,
     target_tags: Vec<Tags>,
 }
@@ -76,6 +82,7 @@ struct Tally {
 pub(super) async fn look(survey: Survey) -> Result<SurveyEnd, SurveyError> {
     let walk = Walk::new(survey)?;
     walk.know_moved_names().await?;
+    walk.know_flat_twins().await?;
     match &walk.survey.job.selection {
         Selection::Object { key } => walk.look_at_object(key).await?,
         Selection::Prefix { .. } => walk.look_at_prefix(walk.naming()).await?,
@@ -117,6 +124,7 @@ impl Walk {
             bytes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             links: AtomicU64::new(0),
+            skipped_links: SkippedLinks::default(),
             saw_all: AtomicBool::new(true),
             target_objects: survey.targets.iter().map(|_| AtomicU64::new(0)).collect(),
             extraneous,
@@ -124,6 +132,7 @@ impl Walk {
             names: Arc::default(),
             flat_names: Mutex::default(),
             has_flat_twins: AtomicBool::new(false),
+            flat_twins: OnceLock::new(),
             source_tags: Tags::default(),
             target_tags: survey.targets.iter().map(|_| Tags::default()).collect(),
             survey,
@@ -144,7 +153,10 @@ impl Walk {
         Ok(self.survey.done.each_key(know).await?)
     }
 
-    async fn end(self) -> Result<SurveyEnd, SurveyError> {
+    async fn end(mut self) -> Result<SurveyEnd, SurveyError> {
+        if let Some(extraneous) = self.extraneous.take() {
+            self.extraneous = Some(self.without_skipped_links(extraneous)?);
+        }
         let links = self.links.load(Ordering::Relaxed);
         if links > 0 {
             self.say(Found::LinksSkipped(links)).await?;
@@ -410,11 +422,11 @@ impl Walk {
     async fn refuse_entry(&self, error: &Error, naming: Naming<'_>) -> Result<(), SurveyError> {
         let root = object_url(self.survey.source.as_ref(), naming.prefix);
         let name = error.url.strip_prefix(&root).map(|name| format!("{}{name}", naming.put));
-        if name.is_some_and(|name| self.selector.leaves_out_refused(&name, error)) {
+        if name.as_ref().is_some_and(|name| self.selector.leaves_out_refused(name, error)) {
             return Ok(());
         }
         if error.kind == ErrorKind::Link {
-            self.links.fetch_add(1, Ordering::Relaxed);
+            self.skip_link(name.as_deref());
             return Ok(());
         }
         self.saw_all.store(false, Ordering::Relaxed);

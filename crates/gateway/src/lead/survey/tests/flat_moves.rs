@@ -1,4 +1,4 @@
-//! Flat moves to a destination that may show a directory of the source under another name. Here it is one: `par`.
+//! Flat moves and copies to a destination that may show a directory of the source under another name. Here it is one: `par`.
 
 use super::*;
 
@@ -85,6 +85,33 @@ async fn no_other_object_is_written_over_one_that_stays_where_it_is() {
             assert!(seen.end.has_flat_twins, "{other}");
         }
     }
+}
+
+#[tokio::test]
+async fn no_object_is_copied_over_one_that_is_yet_to_be_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    for other in ["other/b", "zzz/b"] {
+        let source = DirectoryTree::with(&[(other, b"different"), ("par/b", b"only copy!"), ("third/c", b"1")]);
+        let several = [other, "par/b", "third/c"].map(|key| Member { key: key.to_owned(), name: key.to_owned() });
+        let several = Selection::Several { members: several.to_vec(), filter: ObjectFilter::default() };
+        for selection in [prefix(""), list(&folder, &format!("{other}\npar/b\nthird/c\n")), several] {
+            let copy = |job: &mut JobSpec| (job.delete_source, job.selection) = (false, selection.clone());
+            let seen = flat_move(&source, directory_of(&source, "par"), copy).await;
+            assert_eq!((seen.written.as_slice(), seen.refused.len()), (&["third/c".to_owned()][..], 2), "{other}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_flat_copy_replaces_what_no_other_object_of_the_job_can_be() {
+    let source = DirectoryTree::with(&[("other/b", b"new"), ("zzz/c", b"1")]);
+    source.write("par/b", b"earlier copy");
+    let copy = |job: &mut JobSpec| {
+        job.delete_source = false;
+        job.selection = filtered(vec![FilterRule::Exclude("/par/".into())]);
+    };
+    let seen = flat_move(&source, directory_of(&source, "par"), copy).await;
+    assert_eq!((seen.written.len(), seen.refused.len()), (2, 0), "{:?}", seen.refused);
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ impl Walk {
         } else {
             match self.ask(target, &candidate.target_key).await {
                 Ok(theirs) => Some(theirs),
-                Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => None,
+                Err(error) if shows_no_object(error.kind) => None,
                 Err(_) => return true,
             }
         };
@@ -304,6 +304,12 @@ impl Walk {
             twin,
         })
     }
+}
+
+/// Returns whether the answer to a `HEAD` says that no object has the name: there is nothing, or something else.
+fn shows_no_object(kind: ErrorKind) -> bool {
+    use ErrorKind::{BrokenLink, BucketNotFound, Link, NotFound, Unsupported};
+    matches!(kind, NotFound | BucketNotFound | Link | BrokenLink | Unsupported)
 }
 
 /// Returns the error for an object whose name, without its directories, another object of the job has.

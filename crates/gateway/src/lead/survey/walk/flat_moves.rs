@@ -1,9 +1,11 @@
-//! Keeps a flat move from moving an object onto itself, or onto another object that is yet to be moved.
+//! Keeps a flat move from moving an object onto itself, or onto another object that is yet to be moved, and a flat copy
+//! from copying one onto another that is yet to be copied.
 //!
 //! A destination may show a directory of the source under another name. A move that keeps the directories of names is then
 //! refused as a whole ([`places`](crate::lead::places)). A move that leaves them out gives the objects of just this
 //! directory their own names: each would be written over itself, and deleted as the source. Objects of other directories
-//! would be written over them. So each object is compared with what has its new name, before anything is written.
+//! would be written over them. So each object is compared with what has its new name, before anything is written. Of a
+//! copy, only objects with a common new name are compared ([`super::flat_copies`]).
 
 use super::{Naming, Walk};
 use crate::failure::{failed_object, object_url};
@@ -15,13 +17,13 @@ use crate::lead::survey::HEADS_AT_ONCE_MAX;
 use crate::lead::survey::error::SurveyError;
 use futures::StreamExt;
 use std::sync::atomic::Ordering;
-use tradewind_contract::{Comparison, FailedObject, Selection};
+use tradewind_contract::{Comparison, FailedObject};
 use tradewind_store::{Error, ErrorKind, Likeness, ObjectInfo, compare_objects};
 
 /// Listed objects, each with what the destinations list under its name.
 type Batch = Vec<(ObjectInfo, Vec<Option<ObjectInfo>>)>;
 
-/// An existing object that has the new name of a moved one, and must not be replaced by it.
+/// An existing object that has the new name of another one, and must not be replaced by it.
 struct Holder {
     target: u16,
     key: String,
@@ -31,7 +33,7 @@ struct Holder {
 enum HeldBy {
     /// It may be the object itself.
     Itself,
-    /// It is not known to have the same bytes. It may be an object of the source that is yet to be moved.
+    /// It is not known to have the same bytes. It may be an object of the source that is yet to be read.
     Another,
 }
 
@@ -54,14 +56,11 @@ impl HeldBy {
 }
 
 impl Walk {
-    /// Refuses the objects of a flat move that may be their own copies, or would replace another object of the source,
-    /// and returns the others. A single object gets the name that the destination says, and is compared by
+    /// Refuses the objects of a flat move or copy that may be their own copies, or would replace another object of the
+    /// source, and returns the others. A single object gets the name that the destination says, and is compared by
     /// [`places`](crate::lead::places).
     pub(super) async fn without_own_copies(&self, batch: Batch, naming: Naming<'_>) -> Result<Batch, SurveyError> {
-        let job = &self.survey.job;
-        let is_flat_move = job.flatten && job.delete_source && !job.dry_run;
-        let is_one_object = matches!(job.selection, Selection::Object { .. });
-        if !is_flat_move || is_one_object || !self.survey.may_be_source.contains(&true) {
+        if !self.may_be_flat_onto_source() {
             return Ok(batch);
         }
         let mut rest = Batch::with_capacity(batch.len());
@@ -94,7 +93,8 @@ impl Walk {
 
     /// Returns the object that keeps ours from being written, at the first destination that has one.
     async fn holder(&self, ours: &ObjectInfo, name: &str) -> Result<Option<Holder>, SurveyError> {
-        if is_folder(ours) || !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
+        let is_taken = self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms);
+        if is_folder(ours) || !is_taken || !self.is_compared(name) {
             return Ok(None);
         }
         let targets = self.survey.job.targets.iter().zip(&self.survey.may_be_source).enumerate();

@@ -9,9 +9,40 @@ use futures::{StreamExt, TryStreamExt};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use tokio::io::AsyncBufReadExt;
+use tokio::fs::File;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tradewind_contract::Member;
 use tradewind_store::{Error, ErrorKind, ListRequest, ObjectInfo};
+
+/// Reads a list of names, one a line.
+pub(super) struct ListedNames<'a> {
+    /// The source's URL, with which a line may begin.
+    url: &'a str,
+    path: PathBuf,
+    lines: Lines<BufReader<File>>,
+    /// Hashes of the names so far.
+    seen: HashSet<[u8; 16]>,
+}
+
+impl ListedNames<'_> {
+    /// Returns the next name that has not been read yet.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, SurveyError> {
+        let failed = |error| SurveyError::ListFile { path: self.path.clone(), error };
+        while let Some(line) = self.lines.next_line().await.map_err(failed)? {
+            let name = listed_name(self.url, &line);
+            let mut hash = [0; 16];
+            hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
+            if name.is_empty() || !self.seen.insert(hash) {
+                continue;
+            }
+            if self.seen.len() > LIST_NAMES_MAX {
+                return Err(SurveyError::TooManyNames);
+            }
+            return Ok(Some(name.to_owned()));
+        }
+        Ok(None)
+    }
+}
 
 impl Walk {
     pub(super) async fn look_at_object(&self, key: &str) -> Result<(), SurveyError> {
@@ -80,28 +111,27 @@ impl Walk {
     }
 
     pub(super) async fn look_at_list(&self, list_file: &str) -> Result<(), SurveyError> {
-        let path = PathBuf::from(list_file);
-        let failed = |error| SurveyError::ListFile { path: path.clone(), error };
-        let file = tokio::fs::File::open(&path).await.map_err(failed)?;
-        let mut lines = tokio::io::BufReader::new(file).lines();
-        let mut seen = HashSet::new();
+        let mut listed = self.listed_names(list_file).await?;
         let mut names = Vec::with_capacity(BATCH_OBJECTS_MAX);
-        while let Some(line) = lines.next_line().await.map_err(failed)? {
-            let name = listed_name(self.survey.source.url(), &line).to_owned();
-            let mut hash = [0; 16];
-            hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-            if name.is_empty() || !seen.insert(hash) {
-                continue;
-            }
-            if seen.len() > LIST_NAMES_MAX {
-                return Err(SurveyError::TooManyNames);
-            }
+        while let Some(name) = listed.next().await? {
             names.push(name);
             if names.len() == BATCH_OBJECTS_MAX {
                 self.look_at_names(std::mem::take(&mut names)).await?;
             }
         }
         self.look_at_names(names).await
+    }
+
+    /// The names of a list, each once.
+    pub(super) async fn listed_names(&self, list_file: &str) -> Result<ListedNames<'_>, SurveyError> {
+        let path = PathBuf::from(list_file);
+        match File::open(&path).await {
+            Ok(file) => {
+                let lines = BufReader::new(file).lines();
+                Ok(ListedNames { url: self.survey.source.url(), path, lines, seen: HashSet::new() })
+            }
+            Err(error) => Err(SurveyError::ListFile { path, error }),
+        }
     }
 
     /// Asks the stores for each name. A name that is not there, or may not be read, fails alone.
