@@ -92,6 +92,8 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     flags += [f"--remap-path-prefix={folder}={name}" for folder, name in _renamed_folders().items()]
     environment["CARGO_ENCODED_RUSTFLAGS"] = FLAG_SEPARATOR.join(flags)
     environment["LIBSQLITE3_FLAGS"] = " ".join(SQLITE_FLAGS)
+    # At level `s`, aws-lc would otherwise have no AES-GCM for AVX-512, which takes 0.4 times the time.
+    environment["AWS_LC_SYS_SMALL"] = "0"
     return environment
 
 

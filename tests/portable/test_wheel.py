@@ -32,6 +32,8 @@ FILES, FILE_BYTES = 20, 25_000_000
 EMULATED_FILE_BYTES = 1_000_000
 #: The C library of Debian 12, the oldest with all that the test needs, is version 2.36.
 GLIBC_MINOR = 36
+#: `vaesenc` with registers of 512 bits. A program without AES-GCM for AVX-512 has none.
+AES_ROUND_OF_512_BITS = re.compile(rb"\x62[\x02-\xf2][\x05-\xfd][\x40\x48]\xdc", re.DOTALL)
 
 
 @pytest.fixture
@@ -99,6 +101,12 @@ def test_a_program_does_not_say_where_it_was_built(program: str, processor: str)
     for folder in (Path.home(), ROOT):
         named = re.search(re.escape(f"{folder}/".encode()) + rb"[\w./+-]*", content)
         assert named is None, f"the program names {named[0].decode()}"
+
+
+@pytest.mark.slow
+def test_a_program_seals_with_avx_512_where_the_processor_has_it() -> None:
+    content = _built("x86_64")[PROGRAMS.index("tradewind-gateway")].read_bytes()
+    assert len(AES_ROUND_OF_512_BITS.findall(content)) > 1_000
 
 
 @NEEDS_CONSOLE
