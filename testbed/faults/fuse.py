@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 READY_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 10.0
 LISTED_MAX = 3
 REQUEST_BYTES_MAX = (1 << 20) + 4096
 _WRITE_BYTES_MAX = 1 << 20
@@ -76,7 +77,12 @@ class FuseFolder:
         subprocess.run(["umount", "--lazy", str(self.path)], check=True)
         assert self._server.stdin is not None
         self._server.stdin.close()
-        self._server.wait()
+        try:
+            self._server.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            # A mount namespace that another process made meanwhile shows the folder, too.
+            self._server.kill()
+            self._server.wait()
 
 
 class _Server:
