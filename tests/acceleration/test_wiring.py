@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.acceleration.comparison import TRIAL_EVERY_S, TRIAL_S, Comparison
+from tradewind.acceleration.comparison import TRIAL_EVERY_S, TRIAL_S, Comparison, PathRate
 from tradewind.acceleration.failures import AWAY_S, FAILED_MAX, FailedConnections
 from tradewind.acceleration.health import (
     FAILURES_UNTIL_UNHEALTHY,
@@ -351,18 +351,37 @@ def test_flows_avoid_unhealthy_proxies() -> None:
     assert found["z"] == ((), "aws-b-1: dead")
 
 
+def move(path: PathRate, moved_bytes: int) -> None:
+    """Look at a path for 10 s, once a second, while it moves bytes."""
+    begin = path.total_bytes
+    for second in range(1, 11):
+        path.count(begin + moved_bytes * second // 10, 1.0)
+
+
 def test_proxies_that_gain_too_little_are_bypassed_until_they_gain() -> None:
     compared = Comparison(0.0)
-    compared.proxied.count(10_000_000, 10.0)
+    move(compared.proxied, 10_000_000)
     assert not compared.at(TRIAL_EVERY_S - 1)
     assert compared.at(TRIAL_EVERY_S), "a trial of the direct path"
-    compared.direct.count(10_000_000, 10.0)
+    move(compared.direct, 10_000_000)
     assert compared.at(TRIAL_EVERY_S + TRIAL_S)
     assert compared.bypass == "proxies gain too little: 8 Mbit/s with proxies, 8 Mbit/s without"
     assert not compared.at(2 * TRIAL_EVERY_S + 1), "a trial of the proxies"
-    compared.proxied.count(110_000_000, 10.0)
+    move(compared.proxied, 100_000_000)
     assert not compared.at(2 * TRIAL_EVERY_S + TRIAL_S + 2)
     assert compared.bypass is None
+
+
+def test_paths_are_not_judged_by_transfers_that_end_before_three_looks() -> None:
+    """On a busy host a look comes late. The path was idle for most of the time since the last one."""
+    compared = Comparison(0.0)
+    for path in (compared.proxied, compared.direct):
+        path.count(2_000_000, 2.0)
+    assert not compared.at(1.0) and compared.bypass is None
+    for _ in range(2):
+        compared.direct.count(compared.direct.total_bytes + 2_000_000, 2.0)
+        compared.proxied.count(compared.proxied.total_bytes + 2_000_000, 2.0)
+    assert compared.at(2.0) and compared.bypass is not None
 
 
 def test_an_idle_flow_has_no_trials() -> None:

@@ -157,7 +157,7 @@ def until(command: Command, wanted: Callable[[dict[str, Any]], bool], *, is_fina
     """Wait for a state. Without `is_final`, an acceleration that has ended fails the test at once."""
     end = time.monotonic() + PATIENCE_S
     while not wanted(state := states(command)[-1]):
-        assert time.monotonic() < end and (is_final or state["phase"] not in ("ended", "failed")), state
+        assert time.monotonic() < end and (is_final or state["phase"] not in ("ended", "failed")), json.dumps(state)
         time.sleep(0.1)
     return state
 

@@ -14,8 +14,9 @@ TRIAL_EVERY_S = 300.0
 TRIAL_S = 10.0
 MARGIN = 1.1
 """Proxies must be faster by this factor to be worth their price."""
-#: A path is judged when it has moved as many bytes in as much time.
-BYTES_MIN, BUSY_S_MIN = 1_000_000, 2.0
+#: A path is judged when it has moved as many bytes in as much time, and at as many looks: at the first and the last one
+#: of a transfer it was idle for a part of the time.
+BYTES_MIN, BUSY_S_MIN, LOOKS_MIN = 1_000_000, 2.0, 3
 #: Weight of earlier times when a trial has ended: old rates fade.
 FADING = 0.5
 MBIT = 1e6
@@ -28,17 +29,20 @@ class PathRate:
     total_bytes: int = 0
     busy_bytes: float = 0.0
     busy_s: float = 0.0
+    looks: float = 0.0
 
     def count(self, total_bytes: int, elapsed_s: float) -> None:
         """Take in the bytes since the start of the proxy, `elapsed_s` after the last call."""
         moved = total_bytes - self.total_bytes
         if moved > 0:
-            self.busy_bytes, self.busy_s = self.busy_bytes + moved, self.busy_s + elapsed_s
+            self.busy_bytes, self.busy_s, self.looks = self.busy_bytes + moved, self.busy_s + elapsed_s, self.looks + 1
         self.total_bytes = total_bytes
 
     def fade(self) -> None:
         """Let what was counted so far weigh less."""
-        self.busy_bytes, self.busy_s = self.busy_bytes * FADING, self.busy_s * FADING
+        self.busy_bytes, self.busy_s, self.looks = (
+            each * FADING for each in (self.busy_bytes, self.busy_s, self.looks)
+        )
 
     @property
     def mbps(self) -> float | None:
@@ -48,7 +52,7 @@ class PathRate:
     @property
     def is_known(self) -> bool:
         """Return whether it has moved enough to be judged."""
-        return self.busy_bytes >= BYTES_MIN and self.busy_s >= BUSY_S_MIN
+        return self.busy_bytes >= BYTES_MIN and self.busy_s >= BUSY_S_MIN and self.looks >= LOOKS_MIN
 
 
 class Comparison:
