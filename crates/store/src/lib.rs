@@ -61,7 +61,7 @@ pub use model::{
 pub use open::{open, open_on};
 pub use place::{
     NameChanges, NameRule, compare_objects, entry_of, follow_no_directories, goes_by_another_name, keep_out_of,
-    kinship, name_form, object_kinship, respelled,
+    kinship, loose_form, name_form, object_kinship, respelled,
 };
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};

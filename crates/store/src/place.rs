@@ -127,6 +127,12 @@ pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
     is_undecided(store).then(|| as_path(key))
 }
 
+/// One form for all names that a server or a file system may treat as `name`, also one that leaves out dots and spaces at
+/// the end.
+pub fn loose_form(name: &str) -> String {
+    as_path(name).trim_end_matches(['.', ' ']).to_owned()
+}
+
 /// Returns whether a key has an empty segment, `.` or `..`. A `/` at its end is none of these.
 fn has_odd_segments(key: &str) -> bool {
     key.strip_suffix('/').unwrap_or(key).split('/').any(|segment| matches!(segment, "" | "." | ".."))

@@ -3,8 +3,10 @@
 //! `cp -r new/d old/d/x old/` writes `new/d/x`, if there is one, over `old/d/x`, perhaps before that is read.
 
 use super::{Part, Place, Places, compared, overlap};
+use crate::lead::names::last_part;
 use crate::lead::survey::SurveyError;
-use tradewind_store::{Relation, kinship};
+use std::collections::{BTreeMap, HashMap};
+use tradewind_store::{Relation, kinship, loose_form};
 
 /// A part of a job as a place: a tree, or one object.
 #[derive(Clone, Copy)]
@@ -38,12 +40,47 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// What the parts of a job are written to, so that a source is compared only with what it may be.
+struct Written<'a> {
+    trees: Vec<(&'a Part<'a>, String)>,
+    /// Objects by a form of their names without directories.
+    objects: HashMap<String, Vec<(&'a Part<'a>, String)>>,
+    /// An object of each directory that an object is written to.
+    directories: BTreeMap<String, (&'a Part<'a>, String)>,
+}
+
+impl<'a> Written<'a> {
+    fn new(parts: &'a [Part<'a>], target: Place<'_>) -> Self {
+        let mut written = Self { trees: Vec::new(), objects: HashMap::new(), directories: BTreeMap::new() };
+        for part in parts {
+            let key = format!("{}{}", target.key, part.name);
+            if part.is_tree {
+                written.trees.push((part, key));
+                continue;
+            }
+            let directory = key[..key.len() - last_part(&key).len()].to_owned();
+            written.directories.entry(directory).or_insert_with(|| (part, key.clone()));
+            written.objects.entry(loose_form(last_part(&key))).or_default().push((part, key));
+        }
+        written
+    }
+
+    /// What may be where `part` is: for an object, trees and objects of its name; for a tree, trees and whatever is in a
+    /// directory.
+    fn near(&self, part: &Part<'_>) -> impl Iterator<Item = &(&'a Part<'a>, String)> {
+        let of_name = (!part.is_tree).then(|| self.objects.get(&loose_form(last_part(part.key)))).flatten();
+        let in_directories = part.is_tree.then(|| self.directories.values());
+        self.trees.iter().chain(of_name.into_iter().flatten()).chain(in_directories.into_iter().flatten())
+    }
+}
+
 impl Places<'_> {
     /// Refuses a part whose source is where another part is written. Parts of one directory must be neighbours.
     pub(super) async fn refuse_crossing(&self, parts: &[Part<'_>], target: Place<'_>) -> Result<(), SurveyError> {
         if parts.len() < 2 {
             return Ok(());
         }
+        let written = Written::new(parts, target);
         for near in parts.chunk_by(|one, other| one.directory() == other.directory()) {
             let directory = (self.source.as_ref(), near[0].directory());
             let found = kinship(directory, (target.store.as_ref(), target.key)).await.map_err(SurveyError::Target)?;
@@ -52,7 +89,7 @@ impl Places<'_> {
                 continue;
             }
             for part in near {
-                self.refuse_written_over(part, parts, target).await?;
+                self.refuse_written_over(part, &written, target).await?;
             }
         }
         Ok(())
@@ -61,13 +98,12 @@ impl Places<'_> {
     async fn refuse_written_over(
         &self,
         part: &Part<'_>,
-        parts: &[Part<'_>],
+        written: &Written<'_>,
         target: Place<'_>,
     ) -> Result<(), SurveyError> {
         let source = Piece { place: Place { store: self.source, key: part.key }, is_tree: part.is_tree };
-        for other in parts.iter().filter(|other| !std::ptr::eq(*other, part)) {
-            let to = format!("{}{}", target.key, other.name);
-            let written = Piece { place: Place { key: &to, ..target }, is_tree: other.is_tree };
+        for (other, to) in written.near(part).filter(|(other, _)| !std::ptr::eq(*other, part)) {
+            let written = Piece { place: Place { key: to, ..target }, is_tree: other.is_tree };
             if let Some(relation) = source.overlaps(written).await? {
                 return Err(overlap(source.place, written.place, relation));
             }
