@@ -115,6 +115,13 @@ pub fn listed_name<'a>(source_url: &str, line: &'a str) -> &'a str {
     if name == "." { "" } else { name }
 }
 
+/// A hash that stands for a name where many must be remembered.
+pub fn short_hash(name: &str) -> [u8; 16] {
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
+    hash
+}
+
 /// Returns the last part of a name, which `--flatten` keeps: `c` of `a/b/c`. A final slash belongs to it.
 pub fn last_part(name: &str) -> &str {
     let end = name.trim_end_matches('/').len();

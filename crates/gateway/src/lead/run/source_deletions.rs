@@ -5,6 +5,7 @@ use super::emptied_directories::remember_parents;
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::{DeletionBacklog, Seen};
 use crate::lead::journal::fingerprint;
+use crate::lead::names::short_hash;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -121,8 +122,7 @@ impl SourceDeletions {
     pub(super) fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy) -> io::Result<bool> {
         let mut copies = vec![copy];
         if self.targets > 1 {
-            let mut hash = [0; 16];
-            hash.copy_from_slice(&blake3::hash(source.key.as_bytes()).as_bytes()[..16]);
+            let hash = short_hash(&source.key);
             let fingerprint = fingerprint(source);
             let before = self.partly.get(&hash).map(|partly| partly.latest);
             let latest = copies.drain(..).try_fold(0, |_, copy| self.waiting.append(copy, before))?;

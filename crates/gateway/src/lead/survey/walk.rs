@@ -16,7 +16,7 @@ use crate::lead::compare::Tags;
 use crate::lead::deletion::{DeletionBacklog, Seen, is_folder};
 use crate::lead::join::{Join, Joined, Side};
 use crate::lead::journal::DoneTotals;
-use crate::lead::names::{Names, last_part};
+use crate::lead::names::{Names, last_part, short_hash};
 use crate::lead::pages::{Listing, NameRange, RANGES_AT_ONCE_MAX};
 use crate::lead::select::Selector;
 use crate::retry::RetryPolicy;
@@ -369,13 +369,11 @@ impl Walk {
         if !self.survey.job.flatten || matches!(self.survey.job.selection, Selection::Object { .. }) {
             return Ok(false);
         }
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::hash(last_part(name).as_bytes()).as_bytes()[..16]);
         let mut names = self.flat_names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() == LIST_NAMES_MAX {
             return Err(SurveyError::TooManyFlat);
         }
-        let is_taken = !names.insert(hash);
+        let is_taken = !names.insert(short_hash(last_part(name)));
         self.has_flat_twins.fetch_or(is_taken, Ordering::Relaxed);
         Ok(is_taken)
     }

@@ -5,7 +5,7 @@
 
 use super::{Naming, Walk};
 use crate::lead::deletion::is_folder;
-use crate::lead::names::last_part;
+use crate::lead::names::{last_part, short_hash};
 use crate::lead::pages::Listing;
 use crate::lead::survey::LIST_NAMES_MAX;
 use crate::lead::survey::error::SurveyError;
@@ -99,8 +99,6 @@ impl Walk {
         let last = last_part(name);
         let mut stores = self.survey.targets.iter().chain([&self.survey.source]);
         let form = stores.find_map(|store| name_form(store.as_ref(), last)).unwrap_or_else(|| last.to_owned());
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::hash(form.as_bytes()).as_bytes()[..16]);
-        hash
+        short_hash(&form)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Naming, Walk};
 use crate::failure::{failed_object, object_url};
-use crate::lead::names::listed_name;
+use crate::lead::names::{listed_name, short_hash};
 use crate::lead::survey::error::SurveyError;
 use crate::lead::survey::{BATCH_OBJECTS_MAX, HEADS_AT_ONCE_MAX, LIST_NAMES_MAX};
 use futures::{StreamExt, TryStreamExt};
@@ -30,9 +30,7 @@ impl ListedNames<'_> {
         let failed = |error| SurveyError::ListFile { path: self.path.clone(), error };
         while let Some(line) = self.lines.next_line().await.map_err(failed)? {
             let name = listed_name(self.url, &line);
-            let mut hash = [0; 16];
-            hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-            if name.is_empty() || !self.seen.insert(hash) {
+            if name.is_empty() || !self.seen.insert(short_hash(name)) {
                 continue;
             }
             if self.seen.len() > LIST_NAMES_MAX {

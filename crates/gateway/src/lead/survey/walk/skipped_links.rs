@@ -5,6 +5,7 @@
 
 use super::Walk;
 use crate::lead::deletion::DeletionBacklog;
+use crate::lead::names::short_hash;
 use crate::lead::survey::LIST_NAMES_MAX;
 use crate::lead::survey::error::SurveyError;
 use std::collections::HashSet;
@@ -20,21 +21,15 @@ impl SkippedLinks {
     /// Remembers a link. Returns false if there are too many.
     fn add(&self, name: &str) -> bool {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        links.insert(hash(name));
+        links.insert(short_hash(name));
         links.len() <= LIST_NAMES_MAX
     }
-}
-
-fn hash(name: &str) -> [u8; 16] {
-    let mut hash = [0; 16];
-    hash.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-    hash
 }
 
 /// Returns whether a name, or a directory above it, is one of the links.
 fn is_behind(links: &HashSet<[u8; 16]>, name: &str) -> bool {
     let ends = name.match_indices('/').map(|(slash, _)| slash).chain([name.len()]);
-    ends.into_iter().any(|end| links.contains(&hash(&name[..end])))
+    ends.into_iter().any(|end| links.contains(&short_hash(&name[..end])))
 }
 
 impl Walk {
@@ -68,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_has_the_name_of_a_link_or_is_below_it_is_spared() {
-        let links = HashSet::from(["data", "a/link"].map(hash));
+        let links = HashSet::from(["data", "a/link"].map(short_hash));
         for (name, is_spared) in [
             ("data", true),
             ("data/", true),
