@@ -353,7 +353,7 @@ def test_a_flat_copy_writes_nothing_over_an_object_that_it_has_yet_to_copy(
         for name, content in contents.items():
             assert (folder / name).read_bytes() == content
         assert (folder / "par/c").read_bytes() == b"copied"
-    # What no other object of the job can be is replaced.
+    # An object that is none of the source is replaced.
     (folder / "third/c").write_bytes(b"changed")
     command.run(
         "cp", "-r", "--flatten", there.url, f"{folder}/par/", "--include", "/third/", *there.flags("src")

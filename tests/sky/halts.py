@@ -7,7 +7,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -134,6 +134,18 @@ class Halts(ABC):
             except AssertionError:
                 listed = self.stage.command.run("fleet", "list", "--everywhere").stdout
                 raise AssertionError(f"{when}: {self.living_regions()} run, listed are:\n{listed}") from None
+
+    def sweep_after_kills(self, points: Sequence[int]) -> None:
+        """Kill the command at each of these calls in turn, and let a stranger see and end what it leaves."""
+        killed = 0
+        for point in points:
+            call = self.kill_at(point)
+            killed += call is not None
+            when = f"killed at call {point}, {call}"
+            self.check_all_are_listed(when)
+            self.sweep(when)
+        # Concurrent calls and polls differ each time; the last ones may not be made.
+        assert killed >= len(points) * 0.7
 
     def sweep(self, when: str) -> None:
         """Check that a stranger with an empty state folder ends everything."""

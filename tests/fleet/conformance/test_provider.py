@@ -170,7 +170,7 @@ def test_a_machine_ends_when_its_lease_expires(world: World) -> None:
     machines = launched(world, "short", lease_s=1)
     launched(world, "long")
     wait_until(lambda: [machine.name for machine in world.living()] == ["long"])
-    # What is left of it is no machine, or else it would count as in use and never be swept.
+    # Its remains are no machine: that would count as in use, and never be swept.
     left = [one for one in world.provider.leftovers() if is_of(world, one) and one.tags.get(NAME_TAG) == "short"]
     assert "machine" not in {one.kind for one in left}
     assert world.provider.terminate([machines[0].id])[0].refusal is None
