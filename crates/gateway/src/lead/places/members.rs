@@ -40,13 +40,16 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// A part, and the key that it is written to.
+type WrittenPart<'a> = (&'a Part<'a>, String);
+
 /// What the parts of a job are written to, so that a source is compared only with what it may be.
 struct Written<'a> {
-    trees: Vec<(&'a Part<'a>, String)>,
+    trees: Vec<WrittenPart<'a>>,
     /// Objects by a form of their names without directories.
-    objects: HashMap<String, Vec<(&'a Part<'a>, String)>>,
+    objects: HashMap<String, Vec<WrittenPart<'a>>>,
     /// An object of each directory that an object is written to.
-    directories: BTreeMap<String, (&'a Part<'a>, String)>,
+    directories: BTreeMap<String, WrittenPart<'a>>,
 }
 
 impl<'a> Written<'a> {
@@ -65,12 +68,11 @@ impl<'a> Written<'a> {
         written
     }
 
-    /// What may be where `part` is: for an object, trees and objects of its name; for a tree, trees and whatever is in a
-    /// directory.
-    fn near(&self, part: &Part<'_>) -> impl Iterator<Item = &(&'a Part<'a>, String)> {
+    /// What may be where `part` is, beside trees: for an object, those of its name; for a tree, whatever is in a directory.
+    fn objects_near(&self, part: &Part<'_>) -> impl Iterator<Item = &WrittenPart<'a>> {
         let of_name = (!part.is_tree).then(|| self.objects.get(&loose_form(last_part(part.key)))).flatten();
         let in_directories = part.is_tree.then(|| self.directories.values());
-        self.trees.iter().chain(of_name.into_iter().flatten()).chain(in_directories.into_iter().flatten())
+        of_name.into_iter().flatten().chain(in_directories.into_iter().flatten())
     }
 }
 
@@ -88,8 +90,21 @@ impl Places<'_> {
             if !matches!(found.relation, Relation::Same | Relation::FirstWithin) {
                 continue;
             }
+            let mut trees_near = Vec::new();
+            for tree in &written.trees {
+                let to = (target.store.as_ref(), tree.1.as_str());
+                if kinship(directory, to).await.map_err(SurveyError::Target)?.relation != Relation::Apart {
+                    trees_near.push(tree);
+                }
+            }
             for part in near {
-                self.refuse_written_over(part, &written, target).await?;
+                // A tree that is a link or a mount lies elsewhere.
+                let place = (self.source.as_ref(), part.key);
+                let is_there = !part.is_tree
+                    || kinship(place, directory).await.map_err(SurveyError::Source)?.relation == Relation::FirstWithin;
+                let mut others = if is_there { trees_near.clone() } else { written.trees.iter().collect() };
+                others.extend(written.objects_near(part));
+                self.refuse_written_over(part, &others, target).await?;
             }
         }
         Ok(())
@@ -98,11 +113,11 @@ impl Places<'_> {
     async fn refuse_written_over(
         &self,
         part: &Part<'_>,
-        written: &Written<'_>,
+        others: &[&WrittenPart<'_>],
         target: Place<'_>,
     ) -> Result<(), SurveyError> {
         let source = Piece { place: Place { store: self.source, key: part.key }, is_tree: part.is_tree };
-        for (other, to) in written.near(part).filter(|(other, _)| !std::ptr::eq(*other, part)) {
+        for (other, to) in others.iter().filter(|(other, _)| !std::ptr::eq(*other, part)) {
             let written = Piece { place: Place { key: to, ..target }, is_tree: other.is_tree };
             if let Some(relation) = source.overlaps(written).await? {
                 return Err(overlap(source.place, written.place, relation));
