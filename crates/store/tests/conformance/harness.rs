@@ -180,16 +180,20 @@ impl Subject {
         written.expect("put")
     }
 
-    /// Deletes objects, in whatever state they are, and returns a verdict for each key.
+    /// Deletes objects, in whatever state they are, and returns a verdict for each key. What may pass is tried again.
     pub(crate) async fn delete(&self, keys: &[String]) -> Vec<Result<(), Error>> {
-        let mut verdicts = self.store.delete(&any(keys)).await;
+        let mut deleted = self.store.delete(&any(keys)).await;
         for _ in 0..DELETE_RETRIES_MAX {
-            if !verdicts.as_ref().is_err_and(|error| error.kind.is_transient()) {
+            let failed = match &deleted {
+                Ok(verdicts) => verdicts.iter().find_map(|verdict| verdict.as_ref().err()),
+                Err(error) => Some(error),
+            };
+            if !failed.is_some_and(|error| error.kind.is_transient()) {
                 break;
             }
-            verdicts = self.store.delete(&any(keys)).await;
+            deleted = self.store.delete(&any(keys)).await;
         }
-        verdicts.expect("delete")
+        deleted.expect("delete")
     }
 
     pub(crate) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Vec<u8>, Error> {
@@ -342,7 +346,8 @@ pub(crate) async fn on_files(test: impl AsyncFn(&Subject)) {
 /// rclone fails at times if several objects of a new directory are written at once.
 const PUT_RETRIES_MAX: u32 = 100;
 
-/// s3rver fails if it deletes the last two objects of a directory in one request, and deletes one of them.
+/// s3rver fails if it deletes the last two objects of a directory in one request, and deletes one of them. A server may
+/// close a connection that was idle just as a request is sent over it.
 const DELETE_RETRIES_MAX: u32 = 100;
 
 async fn clean(subject: &Subject) {
