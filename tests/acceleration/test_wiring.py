@@ -258,13 +258,23 @@ def test_each_gateway_probes_its_next_proxies_and_asks_for_bbr() -> None:
     assert set(home.probes) <= home.proxies.keys()
 
 
-def test_the_rate_of_a_client_is_limited_where_its_flows_enter() -> None:
-    document = {"budget": "1 USD", "client_rate": "80Mbit/s", "flow": [FLOW]}
-    rate = flows_from_document(document, "f.toml").client_bytes_per_s
-    home = entrance_program(HOME, (wire("x", "h:1"),), {"x": ()}, {}, 1.0, client_bytes_per_s=rate)
-    assert home.limits.bytes_per_second_per_client_max == 10_000_000
-    with pytest.raises(ConfigError, match="client_rate"):
-        flows_from_document({**document, "client_rate": "8kbit/s"}, "f.toml")
+def test_rates_of_clients_and_destinations_are_limited_where_flows_enter() -> None:
+    document = {"budget": "1 USD", "client_rate": "80Mbit/s", "destination_rate": "1Gbit/s", "flow": [FLOW]}
+    flows = flows_from_document(document, "f.toml")
+    limits = entrance_program(
+        HOME,
+        (wire("x", "h:1"),),
+        {"x": ()},
+        {},
+        1.0,
+        client_bytes_per_s=flows.client_bytes_per_s,
+        destination_bytes_per_s=flows.destination_bytes_per_s,
+    ).limits
+    assert limits.bytes_per_second_per_client_max == 10_000_000
+    assert limits.bytes_per_second_per_destination_max == 125_000_000
+    for key in ("client_rate", "destination_rate"):
+        with pytest.raises(ConfigError, match=key):
+            flows_from_document({**document, key: "8kbit/s"}, "f.toml")
 
 
 def test_the_fleet_has_a_hop_for_each_pair_that_connects() -> None:

@@ -133,6 +133,9 @@ pub struct SplitLimits {
     /// Most bytes per second of one client address in each direction, over all its connections [default: no limit].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second_per_client_max: Option<u64>,
+    /// Most bytes per second to one destination, and as many from it, over all connections to it [default: no limit].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second_per_destination_max: Option<u64>,
     /// Longest time until a client has sent its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_timeout_ms: Option<u32>,

@@ -211,6 +211,9 @@ pub struct Limits {
     /// Most bytes per second of one client address in each direction, over all its connections, also if they come through
     /// other proxies [default: no limit].
     pub bytes_per_second_per_client_max: Option<u64>,
+    /// Most bytes per second to one destination, and as many from it, over all connections of this proxy to it, also through
+    /// other proxies [default: no limit].
+    pub bytes_per_second_per_destination_max: Option<u64>,
     /// Longest time until a client has sent its request, including TLS handshakes.
     pub request_timeout_ms: u64,
     /// Longest time to resolve and dial a destination, through all proxies.
@@ -239,6 +242,7 @@ impl Default for Limits {
             accepts_per_second_per_destination_max: None,
             accepts_per_second_of_strangers_max: None,
             bytes_per_second_per_client_max: None,
+            bytes_per_second_per_destination_max: None,
             request_timeout_ms: 5_000,
             dial_timeout_ms: 10_000,
             idle_timeout_ms: 3_600_000,
@@ -311,10 +315,13 @@ impl Config {
         for name in self.names.values() {
             name.parse::<Host>().map(drop).or_else(fault)?;
         }
-        if let Some(most) = self.limits.bytes_per_second_per_client_max
-            && most < PACE_BYTES_PER_S_MIN
-        {
-            return fault(format!("`bytes_per_second_per_client_max` is {most}, and at least {PACE_BYTES_PER_S_MIN}"));
+        for (name, most) in [
+            ("bytes_per_second_per_client_max", self.limits.bytes_per_second_per_client_max),
+            ("bytes_per_second_per_destination_max", self.limits.bytes_per_second_per_destination_max),
+        ] {
+            if let Some(most) = most.filter(|most| *most < PACE_BYTES_PER_S_MIN) {
+                return fault(format!("`{name}` is {most}, and at least {PACE_BYTES_PER_S_MIN}"));
+            }
         }
         if self.limits.pool > POOL_MAX {
             return fault(format!("`pool` is {}, and at most {POOL_MAX}", self.limits.pool));

@@ -82,7 +82,8 @@ impl Handle {
         let gone = current.entrances.iter().filter(|old| entrances.iter().all(|each| each.id != old.id));
         gone.for_each(|old| old.closed.cancel());
         current.admission.set_limits(within_files(&config.limits));
-        current.paces.set(config.limits.bytes_per_second_per_client_max);
+        current.client_paces.set(config.limits.bytes_per_second_per_client_max);
+        current.destination_paces.set(config.limits.bytes_per_second_per_destination_max);
         self.0.drain.send_replace(config.limits.drain_timeout());
         let addresses = entrances.iter().map(|entrance| entrance.address).collect();
         let pools = Arc::new(Pools::new(&config, &current.pools));

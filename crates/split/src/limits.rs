@@ -113,9 +113,9 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const LISTENERS_MAX: usize = 64;
 /// Most bytes of a configuration; a larger one is refused.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// Least limit of bytes per second of a client; a smaller one is refused, because its flows would look idle.
+/// Least limit of bytes per second of a client or destination; a smaller one is refused, because its flows would look idle.
 pub const PACE_BYTES_PER_S_MIN: u64 = 1 << 10;
-/// Time whose bytes a client under a limit may use at once if it did not use them before.
+/// Time whose bytes a client or destination under a limit may use at once if it did not use them before.
 pub const PACE_BURST: Duration = Duration::from_millis(250);
 /// Under a limit, a read is at most so small a part of a second's bytes, so that the connections of a client take turns.
 pub const PACE_PARTS_PER_SECOND: u64 = 16;

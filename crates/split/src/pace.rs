@@ -1,17 +1,18 @@
-//! Limits of bytes per second: one clock per client and direction, which reads of all its connections move forward.
+//! Limits of bytes per second: one clock per client and direction, and one per destination and direction, which the reads of
+//! all its connections move forward.
 //!
-//! A read books its bytes when it ends: it moves the clock by the time that they take at the limit, and its connection reads
-//! again when that moment has come. So the connections of a client take turns in the order in which they have read, and
-//! a booking is one atomic operation for each buffer, whatever the number of connections.
+//! A read books its bytes when it ends: it moves both clocks by the time that they take at the limit, and its connection reads
+//! again when the later of both moments has come. So the connections of a client take turns in the order in which they have
+//! read, and a booking is two atomic operations for each buffer, whatever the number of connections.
 
 use crate::limits::{PACE_BURST, PACE_PARTS_PER_SECOND, PACE_READ_BYTES_MIN, PACES_SWEPT_INTERVAL, RELAY_BUFFER_BYTES};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The limit of one client in one direction.
+/// The limit of one client or destination in one direction.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Bytes per second; 0: no limit.
@@ -27,7 +28,7 @@ impl Pace {
     }
 
     /// Most bytes of the next read: under a limit a small part of a second's, so that connections take turns.
-    pub(crate) fn read_bytes_max(&self) -> usize {
+    fn read_bytes_max(&self) -> usize {
         match self.limit.load(Ordering::Relaxed) {
             0 => RELAY_BUFFER_BYTES,
             limit => usize::try_from(limit / PACE_PARTS_PER_SECOND)
@@ -37,7 +38,7 @@ impl Pace {
     }
 
     /// Books bytes that were read. Returns when the connection may read again; `None`: at once.
-    pub(crate) fn book(&self, bytes: usize) -> Option<Instant> {
+    fn book(&self, bytes: usize) -> Option<Instant> {
         match self.limit.load(Ordering::Relaxed) {
             0 => None,
             limit => self.book_at(bytes, limit, Instant::now()),
@@ -64,31 +65,61 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Both directions of one client.
+/// Both directions of one client or destination.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientPace {
-    pub(crate) up: Arc<Pace>,
-    pub(crate) down: Arc<Pace>,
+pub(crate) struct BothWays {
+    up: Arc<Pace>,
+    down: Arc<Pace>,
 }
 
-/// The limits of all clients. A client without connections is forgotten once its bytes are paid for.
+/// The limits of a flow, towards its destination and towards its client.
 #[derive(Debug)]
-pub(crate) struct Paces {
+pub(crate) struct FlowPace {
+    pub(crate) up: DirectionPace,
+    pub(crate) down: DirectionPace,
+}
+
+impl FlowPace {
+    pub(crate) fn new(client: BothWays, destination: BothWays) -> Self {
+        Self { up: DirectionPace([client.up, destination.up]), down: DirectionPace([client.down, destination.down]) }
+    }
+}
+
+/// The limits of a flow in one direction: that of its client and that of its destination.
+#[derive(Debug)]
+pub(crate) struct DirectionPace([Arc<Pace>; 2]);
+
+impl DirectionPace {
+    /// Most bytes of the next read.
+    pub(crate) fn read_bytes_max(&self) -> usize {
+        let [client, destination] = &self.0;
+        client.read_bytes_max().min(destination.read_bytes_max())
+    }
+
+    /// Books bytes that were read, at both. Returns when the connection may read again; `None`: at once.
+    pub(crate) fn book(&self, bytes: usize) -> Option<Instant> {
+        self.0.iter().filter_map(|pace| pace.book(bytes)).max()
+    }
+}
+
+/// The limits of all clients, or of all destinations. One without connections is forgotten once its bytes are paid for.
+#[derive(Debug)]
+pub(crate) struct Paces<Key> {
     limit: Arc<AtomicU64>,
-    clients: Mutex<Clients>,
+    known: Mutex<Known<Key>>,
 }
 
 #[derive(Debug)]
-struct Clients {
-    paces: HashMap<IpAddr, ClientPace>,
+struct Known<Key> {
+    paces: HashMap<Key, BothWays>,
     swept: Instant,
 }
 
-impl Paces {
-    /// `bytes_per_s` of one client in each direction. `None`: no limit.
+impl<Key: Eq + Hash> Paces<Key> {
+    /// `bytes_per_s` of each key in each direction. `None`: no limit.
     pub(crate) fn new(bytes_per_s: Option<u64>) -> Self {
-        let clients = Clients { paces: HashMap::new(), swept: Instant::now() };
-        Self { limit: Arc::new(AtomicU64::new(bytes_per_s.unwrap_or(0))), clients: Mutex::new(clients) }
+        let known = Known { paces: HashMap::new(), swept: Instant::now() };
+        Self { limit: Arc::new(AtomicU64::new(bytes_per_s.unwrap_or(0))), known: Mutex::new(known) }
     }
 
     /// Replaces the limit, also of open connections.
@@ -96,22 +127,23 @@ impl Paces {
         self.limit.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The limit of a client, which all its connections share.
-    pub(crate) fn of(&self, client: IpAddr, now: Instant) -> ClientPace {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(clients.swept) >= PACES_SWEPT_INTERVAL {
-            clients.swept = now;
+    /// The limit of a key, which all its connections share.
+    pub(crate) fn of(&self, key: Key, now: Instant) -> BothWays {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(known.swept) >= PACES_SWEPT_INTERVAL {
+            known.swept = now;
             let is_used = |pace: &Arc<Pace>| Arc::strong_count(pace) > 1 || !pace.is_paid(now);
-            clients.paces.retain(|_, pace| is_used(&pace.up) || is_used(&pace.down));
+            known.paces.retain(|_, pace| is_used(&pace.up) || is_used(&pace.down));
         }
         let pace = || Arc::new(Pace::new(self.limit.clone(), now));
-        clients.paces.entry(client).or_insert_with(|| ClientPace { up: pace(), down: pace() }).clone()
+        known.paces.entry(key).or_insert_with(|| BothWays { up: pace(), down: pace() }).clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     fn client(last: u8) -> IpAddr {
         [192, 0, 2, last].into()
@@ -122,7 +154,7 @@ mod tests {
         let now = Instant::now();
         let paces = Paces::new(Some(1_000_000));
         let (first, second) = (paces.of(client(1), now), paces.of(client(1), now));
-        let at = |bytes, pace: &ClientPace| pace.up.book_at(bytes, 1_000_000, now);
+        let at = |bytes, pace: &BothWays| pace.up.book_at(bytes, 1_000_000, now);
         assert_eq!(at(500_000, &first), Some(now + Duration::from_millis(500)));
         assert_eq!(at(500_000, &second), Some(now + Duration::from_secs(1)));
         assert_eq!(at(500_000, &first), Some(now + Duration::from_millis(1_500)));
@@ -146,11 +178,26 @@ mod tests {
         let now = Instant::now();
         paces.of(client(1), now).up.book_at(5_000, 1_000, now);
         drop(paces.of(client(2), now));
-        let count = || paces.clients.lock().unwrap().paces.len();
+        let count = || paces.known.lock().unwrap().paces.len();
         drop(paces.of(client(3), now + PACES_SWEPT_INTERVAL));
         assert_eq!(count(), 2, "1 owes bytes, 3 is new");
         drop(paces.of(client(3), now + Duration::from_secs(6)));
         assert_eq!(count(), 1);
+    }
+
+    #[test]
+    fn a_flow_waits_for_the_later_of_its_client_and_its_destination() {
+        let now = Instant::now();
+        let (clients, destinations) = (Paces::new(Some(1_000_000)), Paces::new(Some(100_000)));
+        let up = |last, destination| FlowPace::new(clients.of(client(last), now), destinations.of(destination, now)).up;
+        let waits = |pace: &DirectionPace| pace.book(100_000).map_or(Duration::ZERO, |until| until - now);
+        let long = Duration::from_millis(700);
+        assert!(waits(&up(1, "a:1")) >= long, "the destination is slower than the client");
+        assert!(waits(&up(2, "a:1")) >= 2 * long, "another client, the same destination");
+        assert!(waits(&up(1, "b:1")) >= long && waits(&up(3, "b:1")) >= 2 * long);
+        assert_eq!(up(1, "a:1").read_bytes_max(), 100_000 / usize::try_from(PACE_PARTS_PER_SECOND).unwrap());
+        destinations.set(None);
+        assert!(waits(&up(1, "c:1")) < long, "the client has only its own limit now");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::handle::Handle;
 use crate::header::Request;
 use crate::hops::HopCounts;
 use crate::limits::{ACCEPT_RETRY_PAUSE, ENDED_FLOWS_INTERVAL, LISTENERS_MAX, LOOKUPS_MAX};
-use crate::pace::Paces;
+use crate::pace::{FlowPace, Paces};
 use crate::pool::Pools;
 use crate::probe::probe;
 use crate::refusal::{Cause, Refusal, SplitError};
@@ -20,7 +20,7 @@ use crate::tls::HopTls;
 use crate::traffic::Tallies;
 use crate::ways::{self, Opened};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -57,7 +57,8 @@ pub(crate) struct Shared {
     pub(crate) lookups: Arc<Semaphore>,
     pub(crate) tallies: Arc<Tallies>,
     pub(crate) pools: Arc<Pools>,
-    pub(crate) paces: Arc<Paces>,
+    pub(crate) client_paces: Arc<Paces<IpAddr>>,
+    pub(crate) destination_paces: Arc<Paces<String>>,
     pub(crate) counts: Arc<Mutex<Counts>>,
 }
 
@@ -131,8 +132,21 @@ impl Proxy {
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         let (tallies, counts) = (Arc::default(), Arc::default());
         let pools = Arc::new(Pools::new(&config, &Pools::default()));
-        let paces = Arc::new(Paces::new(config.limits.bytes_per_second_per_client_max));
-        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, pools, paces, counts };
+        let client_paces = Arc::new(Paces::new(config.limits.bytes_per_second_per_client_max));
+        let destination_paces = Arc::new(Paces::new(config.limits.bytes_per_second_per_destination_max));
+        let shared = Shared {
+            config,
+            tls,
+            entrances,
+            addresses,
+            admission,
+            lookups,
+            tallies,
+            pools,
+            client_paces,
+            destination_paces,
+            counts,
+        };
         let (sender, added) = mpsc::channel(LISTENERS_MAX);
         let live = Live { current: RwLock::new(Arc::new(shared)), added: sender, drain };
         Ok(Self { live: Arc::new(live), doors, added })
@@ -349,7 +363,8 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
                     shared.hop(next, |hop| hop.first_byte(source, requested.elapsed()));
                 }
             };
-            let pace = shared.paces.of(request.client.ip().to_canonical(), requested);
+            let of_client = shared.client_paces.of(request.client.ip().to_canonical(), requested);
+            let pace = FlowPace::new(of_client, shared.destination_paces.of(destination, requested));
             let idle = shared.config.limits.idle_timeout();
             Ok(relay(client, far, opened.prefix, &tally.bytes, &pace, idle, began).await)
         }

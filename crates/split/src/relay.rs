@@ -7,7 +7,7 @@
 use crate::buffers::{Held, is_scarce};
 use crate::conn::Conn;
 use crate::limits::{KEEPALIVE_FROM, RELAY_ROUNDS_MAX, SCARCE_READ_BYTES, TLS_BUFFER_BYTES};
-use crate::pace::{ClientPace, Pace};
+use crate::pace::{DirectionPace, FlowPace};
 use crate::pending::{Filled, Pending};
 use std::future::poll_fn;
 use std::io;
@@ -51,7 +51,7 @@ struct Direction {
     closed: bool,
     moved: bool,
     began: bool,
-    /// Runs until the client may send or receive more, if it has a limit and used it up.
+    /// Runs until more may be read, if a limit of the client or of the destination is used up.
     paced: Option<Pin<Box<Sleep>>>,
 }
 
@@ -68,7 +68,7 @@ impl Direction {
         from: &mut Conn,
         to: &mut Conn,
         count: &AtomicU64,
-        pace: &Pace,
+        pace: &DirectionPace,
         last: bool,
     ) -> Poll<io::Result<()>> {
         let polled = self.poll_move(cx, from, to, count, pace, last);
@@ -86,7 +86,7 @@ impl Direction {
         from: &mut Conn,
         to: &mut Conn,
         count: &AtomicU64,
-        pace: &Pace,
+        pace: &DirectionPace,
         last: bool,
     ) -> Poll<io::Result<()>> {
         for _ in 0..RELAY_ROUNDS_MAX {
@@ -144,7 +144,7 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits while the client has used up its limit. Such a wait is not idle.
+    /// Waits while a limit of the client or of the destination is used up. Such a wait is not idle.
     fn is_paced(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(paced) = &mut self.paced else { return false };
         if paced.as_mut().poll(cx).is_pending() {
@@ -156,7 +156,7 @@ impl Direction {
     }
 
     /// Reads what is there, up to `most` bytes, and the end if it is there, too: then both can be passed on in one packet.
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &Pace, most: usize) -> Poll<()> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn, pace: &DirectionPace, most: usize) -> Poll<()> {
         let Filled { data, end } = ready!(from.poll_fill(cx, most));
         self.pending = data;
         if let Some(pending) = &self.pending {
@@ -172,13 +172,13 @@ impl Direction {
 }
 
 /// Runs a flow to its end. `prefix` has the bytes that the client sent before its request was answered. `began` is called
-/// when the client gets its first byte. `pace` is the limit of the client.
+/// when the client gets its first byte. `pace` has the limits of its client and its destination.
 pub(crate) async fn relay(
     mut client: Conn,
     mut far: Conn,
     prefix: Vec<u8>,
     bytes: &Bytes,
-    pace: &ClientPace,
+    pace: &FlowPace,
     idle: Duration,
     began: impl FnOnce(),
 ) -> End {
@@ -265,7 +265,8 @@ mod tests {
         let socket = far.as_fd().try_clone_to_owned().unwrap();
         let outer = are_open.then_some((outer_client, outer_far));
         let (bytes, idle) = (Bytes::default(), 2 * KEEPALIVE_FROM);
-        let pace = Paces::new(None).of([127, 0, 0, 1].into(), std::time::Instant::now());
+        let unlimited = || Paces::new(None).of((), std::time::Instant::now());
+        let pace = FlowPace::new(unlimited(), unlimited());
         let end = relay(Conn::Plain(client), Conn::Plain(far), Vec::new(), &bytes, &pace, idle, || {}).await;
         drop(outer);
         (end, socket)

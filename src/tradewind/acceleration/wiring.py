@@ -388,6 +388,7 @@ def entrance_program(
     pool: int = 0,
     congestion_control: str | None = None,
     client_bytes_per_s: int | None = None,
+    destination_bytes_per_s: int | None = None,
 ) -> SplitProgram:
     """Return the program of the proxy at which some flows enter.
 
@@ -418,7 +419,7 @@ def entrance_program(
         listeners,
         tuple(dict.fromkeys(wire.target for wire in wires)),
         {proxy: addresses[proxy] for proxy in sorted(used) if proxy in addresses},
-        limits=_limits(drain_s, pool, client_bytes_per_s),
+        limits=_limits(drain_s, pool, client_bytes_per_s, destination_bytes_per_s),
         congestion_control=congestion_control,
         probes=_probes(name, wires, used),
     )
@@ -462,10 +463,13 @@ def proxy_program(
     )
 
 
-def _limits(drain_s: float, pool: int, client_bytes_per_s: int | None = None) -> SplitLimits:
+def _limits(
+    drain_s: float, pool: int, client_bytes_per_s: int | None = None, destination_bytes_per_s: int | None = None
+) -> SplitLimits:
     return SplitLimits(
         idle_timeout_ms=IDLE_MS,
         drain_timeout_ms=max(1, round(drain_s * 1e3)),
         pool=pool,
         bytes_per_second_per_client_max=client_bytes_per_s,
+        bytes_per_second_per_destination_max=destination_bytes_per_s,
     )

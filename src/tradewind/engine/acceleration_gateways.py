@@ -73,8 +73,17 @@ class AccelerationGateways:
     ) -> SplitStatus:
         """Give an entrance the paths of new connections; return its status. Raises GatewayError."""
         self._expose(name, wires)
-        control, rate = flows.proxy_congestion_control, flows.client_bytes_per_s
-        program = entrance_program(name, wires, paths, addresses, DRAIN_S, flows.pool, control, rate)
+        program = entrance_program(
+            name,
+            wires,
+            paths,
+            addresses,
+            DRAIN_S,
+            flows.pool,
+            flows.proxy_congestion_control,
+            flows.client_bytes_per_s,
+            flows.destination_bytes_per_s,
+        )
         return self._client(name).put_split(program)
 
     def _expose(self, name: str, wires: Sequence[Wire]) -> None:

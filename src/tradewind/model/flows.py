@@ -56,7 +56,7 @@ MBITS_PER_GBIT = 1e3
 #: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
 COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
 #: Least limit of a client (crates/split).
-CLIENT_BYTES_PER_S_MIN = 1024
+LIMITED_BYTES_PER_S_MIN = 1024
 BYTES_PER_S_PER_GBPS = 1.25e8
 #: Connections that are kept ready for each hop, and most of them (crates/split).
 POOL, POOL_MAX = 8, 64
@@ -79,6 +79,7 @@ _TOP = {
     "proxy_congestion_control",
     "pool",
     "client_rate",
+    "destination_rate",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -199,6 +200,8 @@ class FlowsFile:
     """Congestion control that proxies ask their kernels for."""
     client_bytes_per_s: int | None = None
     """Limit of one client address in each direction at the entrance of its flows; None for no limit."""
+    destination_bytes_per_s: int | None = None
+    """Limit of one destination in each direction at each entrance of its flows; None for no limit."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -247,14 +250,16 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.whole("pool", POOL, 0, POOL_MAX),
         table.switch("slow_start"),
         table.choice("proxy_congestion_control", CONTROLS, "bbr"),
-        table.optional("client_rate", _client_bytes_per_s),
+        table.optional("client_rate", _limited_bytes_per_s),
+        table.optional("destination_rate", _limited_bytes_per_s),
     )
 
 
-def _client_bytes_per_s(text: str) -> int:
+def _limited_bytes_per_s(text: str) -> int:
     bytes_per_s = round(parse_rate_gbps(text) * BYTES_PER_S_PER_GBPS)
-    if bytes_per_s < CLIENT_BYTES_PER_S_MIN:
-        raise UsageError(f"{text} is less than {CLIENT_BYTES_PER_S_MIN} bytes per second", hint="for example 100Mbit/s")
+    if bytes_per_s < LIMITED_BYTES_PER_S_MIN:
+        least = LIMITED_BYTES_PER_S_MIN
+        raise UsageError(f"{text} is less than {least} bytes per second", hint="for example 100Mbit/s")
     return bytes_per_s
 
 

@@ -73,6 +73,7 @@ class SplitLimits:
     accepts_per_second_per_destination_max: int | None = None
     accepts_per_second_of_strangers_max: int | None = None
     bytes_per_second_per_client_max: int | None = None
+    bytes_per_second_per_destination_max: int | None = None
     request_timeout_ms: int | None = None
     dial_timeout_ms: int | None = None
     idle_timeout_ms: int | None = None

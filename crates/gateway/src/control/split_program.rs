@@ -179,6 +179,7 @@ fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
             limits.accepts_per_second_of_strangers_max,
         )?,
         bytes_per_second_per_client_max: limits.bytes_per_second_per_client_max,
+        bytes_per_second_per_destination_max: limits.bytes_per_second_per_destination_max,
         request_timeout_ms: time("request_timeout_ms", limits.request_timeout_ms, default.request_timeout_ms)?,
         dial_timeout_ms: time("dial_timeout_ms", limits.dial_timeout_ms, default.dial_timeout_ms)?,
         idle_timeout_ms: time("idle_timeout_ms", limits.idle_timeout_ms, default.idle_timeout_ms)?,

@@ -158,6 +158,17 @@ async fn the_connections_of_a_client_share_its_bytes_per_second() {
 }
 
 #[tokio::test]
+async fn the_connections_to_a_destination_share_its_bytes_per_second() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let limits = json!({"bytes_per_second_per_destination_max": LIMIT_BYTES_PER_S});
+    for hops in CHAINS {
+        let chain = chain(listener.local_addr().unwrap(), hops, &limits);
+        let (took, _) = received(&chain, &listener, 4, LIMIT_BYTES_PER_S / 2).await;
+        assert!((1.6..20.0).contains(&took.as_secs_f64()), "2 s at the limit, less the burst: {took:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_limit_of_bytes_holds_for_open_connections_and_ends_with_its_configuration() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let destination = listener.local_addr().unwrap();
