@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +18,14 @@ from tests.engine.test_jobs import REQUEST, SPEC
 from tests.engine.test_orphans import Cloud, change, cloud, killed
 from tradewind.engine.fleets import Fleets
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.jobs import cancelling
+from tradewind.engine.jobs import LOCK_FILE, cancelling
 from tradewind.engine.ledger import ALIVE_S_MAX
 from tradewind.errors import Interrupted
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import Ended, Refusal
 from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
+from tradewind.model.locks import FileLock
 from tradewind.model.records import replace
 
 __all__ = ["cloud"]
@@ -114,6 +116,17 @@ def test_machines_are_charged_until_their_leases_must_have_expired_if_the_clock_
         assert end.error is None and end.unbooked is None
     assert charged_s(control, monkeypatch) == pytest.approx(SINCE_S + ALIVE_S_MAX, abs=5)
     assert cloud.living == {}
+
+
+def test_a_resumed_job_that_waits_for_its_killed_run_can_be_stopped(control: JobControl, cloud: Cloud) -> None:
+    killed_job(control, cloud)
+    lead = FileLock.take(os.path.join(control.store.path("job-1"), LOCK_FILE))
+    assert lead is not None
+    with ExitStack() as held:
+        held.callback(lead.release)
+        with pytest.raises(Interrupted, match="stopped before its machines had started"):
+            control.resume("job-1", is_to_stop=lambda: True)
+    assert len(cloud.living) == 1 and not control.store.is_owned("job-1")
 
 
 @pytest.mark.parametrize(

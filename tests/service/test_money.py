@@ -209,6 +209,44 @@ def test_a_job_is_charged_for_what_it_moved_before_its_source_was_removed(server
         assert sum(line["usd_micros"] for line in charges) == moved_bytes // 100
 
 
+def test_a_job_pays_for_each_byte_once_although_its_journal_was_lost_and_unreadable(
+    server: Server, admin: httpx.Client
+) -> None:
+    """Each run loses its journal, so the next one moves the same bytes again. The second is charged without a journal,
+    as on a disk that fails.
+    """
+    source, there, sizes = server.data / "again", server.data / "again-copy", [100_000] * 6
+    source.mkdir()
+    for number, size in enumerate(sizes):
+        (source / f"{number}").write_bytes(os.urandom(size))
+    slow = {"recursive": True, "limit_bytes_per_s": 100_000}
+    job_id = submit(admin, "again", source, there, **slow).json()["id"]
+
+    def written() -> set[int]:
+        return {path.stat().st_ino for path in there.glob("[0-9]")}
+
+    for is_readable in (True, False):
+        before = written()
+        while len(written() - before) <= len(sizes) / 2:
+            time.sleep(0.02)
+        journal = max((server.state / "engine" / "jobs").iterdir()) / "journal.sqlite"
+        kept = journal.with_suffix(".kept")
+        if not is_readable:
+            journal.rename(kept)  # Its lead continues to write it.
+            journal.write_text("no journal")
+        assert admin.post(f"/v1/jobs/{job_id}/pause").status_code == 202
+        until(admin, job_id, "paused")
+        if not is_readable:
+            kept.replace(journal)
+        with closing(sqlite3.connect(journal)) as connection, connection:
+            connection.execute("DELETE FROM done")
+        assert admin.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+    until(admin, job_id, "done")
+    receipt = admin.get(f"/v1/jobs/{job_id}/receipt").json()
+    assert sum(run["moved_bytes"] for run in receipt["runs"]) > 2 * sum(sizes)
+    assert sum(line["usd_micros"] for line in receipt["charges"]) == sum(sizes) // 100
+
+
 def test_a_job_that_is_paused_while_it_waits_again_was_charged(server: Server, admin: httpx.Client) -> None:
     source, there = server.data / "stopped", server.data / "stopped-copy"
     source.mkdir()

@@ -15,7 +15,7 @@ from benchmarks.service.soak.checks import Check, Checks
 from benchmarks.service.soak.clients import Clients, make_tenants, plan_load, prepare_sources
 from benchmarks.service.soak.faults import FaultRunner, plan_faults
 from benchmarks.service.soak.report import SoakReport, markdown
-from benchmarks.service.soak.watch import Watch
+from benchmarks.service.soak.watch import Watch, all_rows
 from benchmarks.service.soak.world import LEASE_S, SoakWorld
 from tradewind.model.records import dataclass
 
@@ -101,8 +101,9 @@ def _checked(checks: Checks, watch: Watch, world: SoakWorld) -> Iterator[Check]:
 
 
 def _keep(world: SoakWorld, folder: Path) -> None:
-    """Keep the logs of the replicas, and the state, for a look at a violation."""
+    """Keep the logs of the replicas, the state, and a dump of the database, for a look at a violation."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "database.json").write_text(json.dumps(all_rows(world), indent=1, default=str) + "\n")
     subprocess.run(["cp", "-r", *map(str, world.folder.glob("*.log")), str(world.state), str(folder)], check=False)
 
 

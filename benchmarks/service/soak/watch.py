@@ -15,7 +15,7 @@ from benchmarks.service.soak.world import MARK, SoakWorld
 from tradewind.model.records import dataclass
 from tradewind.service.places import conflict
 
-__all__ = ["Usage", "Watch", "marked_processes", "rows"]
+__all__ = ["Usage", "Watch", "all_rows", "marked_processes", "rows"]
 
 LOOK_S = 0.4
 ENGINE_JOB = re.compile(r"/engine/jobs/([^/]+)/")
@@ -129,6 +129,14 @@ def rows(world: SoakWorld, query: str, *values: object) -> list[Any]:
         world.postgres.url, password=world.postgres.environment["PGPASSWORD"], connect_timeout=2
     ) as connection:
         return connection.execute(query, values or None).fetchall()
+
+
+def all_rows(world: SoakWorld) -> dict[str, list[Any]]:
+    """Return the rows of each table that says what became of the jobs, as objects. Raises psycopg.Error."""
+    return {
+        table: [row for (row,) in rows(world, f"SELECT to_json(t) FROM {table} t")]
+        for table in ("jobs", "job_events", "accounts", "charges", "quotes", "deliveries")
+    }
 
 
 def marked_processes(world: SoakWorld) -> list[int]:

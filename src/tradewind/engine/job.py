@@ -180,10 +180,13 @@ class Job:
         self._close()
         return self
 
-    def require_resumable(self) -> JobRecord:
-        """Return the job's record. Raises JobBusy if it runs, UsageError if nothing is left to do; JobNotFound."""
+    def require_resumable(self, is_to_stop: Callable[[], bool] | None = None) -> JobRecord:
+        """Return the job's record. Raises JobBusy if it runs, UsageError if nothing is left to do; JobNotFound.
+
+        Waits until a killed run has drained. Raises Interrupted if `is_to_stop` ends the wait.
+        """
         record = self.record
-        self._control.require_resumable(record)
+        self._control.require_resumable(record, is_to_stop)
         return record
 
     def resume(
@@ -203,7 +206,7 @@ class Job:
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
         again. `limit_bytes_per_s` is a maximum rate of this run beside that of the job. If `is_to_stop` returns true
-        while machines start, they are ended, and this raises Interrupted.
+        while a killed run drains or machines start, this ends the machines and raises Interrupted.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -211,7 +214,7 @@ class Job:
         from tradewind.engine.launch_spec import provider_of_guest
         from tradewind.engine.skies import provider_again
 
-        record = self.require_resumable()
+        record = self.require_resumable(is_to_stop)
         self._close()
         provider = provider if guest is None else provider_of_guest(guest)
         with ExitStack() as stack:

@@ -207,7 +207,7 @@ class JobControl:
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
         """
-        self.require_resumable(self.store.load(job_id))
+        self.require_resumable(self.store.load(job_id), is_to_stop)
         lock = self.store.hold(job_id)
         try:
             return self._resume(job_id, lock, keep_logs, provider, deletion, credentials, limit_bytes_per_s, is_to_stop)
@@ -231,7 +231,7 @@ class JobControl:
         is_to_stop: Callable[[], bool] | None,
     ) -> RunningJob:
         record = self.store.load(job_id)
-        self.require_resumable(record)
+        self.require_resumable(record, is_to_stop)
         # Their machines are charged until now, so end them before reading the ledger.
         journal = FleetJournal(self.store.state_dir, self.store.unix_s)
         ended_runs = self._end_former(journal, job_id, is_to_stop)
@@ -316,7 +316,7 @@ class JobControl:
         """Return the plan of a job's next run, without closed places if there is such a plan; see `plan_rest`.
 
         Raises JobNotFound, JobUnreadable, JobBusy if the job runs, UsageError if it has nothing left to do,
-        GatewayError, TopologyError; Interrupted if `is_to_stop` ends the wait for machines of killed runs.
+        GatewayError, TopologyError; Interrupted if `is_to_stop` ends the wait for a killed run or its machines.
         """
         from tradewind.engine.rest import plan_rest
 
@@ -324,7 +324,7 @@ class JobControl:
         plan = self.plan_of(record, latest=True)
         if plan.overlay is None or not closed.used_by(plan):
             return plan
-        self.require_resumable(record)
+        self.require_resumable(record, is_to_stop)
         # Machines of killed runs are charged until now, so end them before reading the ledger.
         self.end_machines(job_id, is_to_stop)
         with ExitStack() as held:
@@ -346,18 +346,29 @@ class JobControl:
         """Return the recorded ledger of a job."""
         return LedgerBook(self.store.database, job_id, self.store.path(job_id))
 
-    def require_resumable(self, record: JobRecord) -> None:
+    def require_resumable(self, record: JobRecord, is_to_stop: Callable[[], bool] | None = None) -> None:
         """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
 
-        Waits until the lead of a killed process has drained.
+        Waits until the lead of a killed process has drained. Raises Interrupted if `is_to_stop` ends the wait.
         """
         if not self.store.is_owned(record.id):
-            with suppress(JobBusy):
-                self.store.wait_lead_ended(record.id, ORPHAN_DRAIN_S)
+            self._wait_drained(record.id, is_to_stop)
             record = self.store.load(record.id)
         self.store.require_no_lead(record.id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {record.id} is {record.state}; there is nothing to resume")
+
+    def _wait_drained(self, job_id: str, is_to_stop: Callable[[], bool] | None) -> None:
+        """Wait for the lead of a killed process. Raises Interrupted if `is_to_stop` ends the wait."""
+        if is_to_stop is None or not self.store.has_lead(job_id):
+            with suppress(JobBusy):
+                self.store.wait_lead_ended(job_id, ORPHAN_DRAIN_S)
+            return
+        watch = StopWatch(is_to_stop)
+        with suppress(JobBusy), watch:
+            self.store.wait_lead_ended(job_id, ORPHAN_DRAIN_S, watch.stopping.is_set)
+        if watch.is_asked:
+            raise stopped_start(self.store, job_id)
 
     def pause(self, job_id: str) -> JobRecord:
         """Stop a running job at its next checkpoint, whichever process runs it; `resume` continues it.

@@ -331,9 +331,11 @@ class JobStore:
         except OSError:
             return False  # A lead could not use it either.
 
-    def wait_lead_ended(self, job_id: str, timeout_s: float = LEAD_END_S_MAX) -> None:
-        """Wait until no lead works on the job. Raises JobBusy at the timeout."""
-        if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s):
+    def wait_lead_ended(
+        self, job_id: str, timeout_s: float = LEAD_END_S_MAX, is_to_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Wait until no lead works on the job. Raises JobBusy at the timeout, or once `is_to_stop` returns true."""
+        if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s, is_to_stop):
             raise JobBusy(f"job {job_id} is still running {timeout_s:.0f} s after it was asked to stop")
 
     def require_no_lead(self, job_id: str) -> None:

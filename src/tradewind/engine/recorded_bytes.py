@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 
 from tradewind.engine.jobs import JOURNAL_FILE
 
@@ -27,8 +27,9 @@ def recorded_bytes(folder: str) -> int | None:
     path = os.path.join(folder, JOURNAL_FILE)
     if not os.path.exists(path):
         return None
-    try:
-        with closing(sqlite3.connect(path)) as connection:
+    # On a full disk, SQLite cannot create the file of its shared memory. It needs none if it has the journal alone.
+    for locking in ("NORMAL", "EXCLUSIVE"):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA locking_mode = {locking}")
             return int(connection.execute(RECORDED).fetchone()[0])
-    except sqlite3.Error:
-        return None
+    return None

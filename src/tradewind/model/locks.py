@@ -14,6 +14,7 @@ import stat
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from tradewind.model.files import open_regular
 
@@ -89,11 +90,15 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     return False
 
 
-def wait_unlocked(path: str | os.PathLike[str], timeout_s: float) -> bool:
-    """Return whether the lock of a file becomes free within the timeout. Raises OSError."""
+def wait_unlocked(
+    path: str | os.PathLike[str], timeout_s: float, is_to_stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Return whether the lock of a file becomes free within the timeout, and before `is_to_stop` returns true. Raises
+    OSError.
+    """
     deadline_s = time.monotonic() + timeout_s
     while is_locked(path):
-        if time.monotonic() >= deadline_s:
+        if is_to_stop() or time.monotonic() >= deadline_s:
             return False
         time.sleep(LOOK_EVERY_S)
     return True

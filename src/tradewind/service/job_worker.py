@@ -552,11 +552,14 @@ def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
 
 def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | None = None) -> str:
     """Return the receipt of a run that has ended, by which it is charged. `recorded_bytes` are those of its journal."""
-    recorded = found.recorded_bytes if recorded_bytes is None else recorded_bytes
+    recorded, receipt = found.recorded_bytes if recorded_bytes is None else recorded_bytes, found.receipt()
+    if recorded is None and (row.request.get("guest") or {}).get("side") != "source":
+        # The journal cannot be read now. Only the bytes of one run are known to differ. A later run charges the rest.
+        recorded = max((run["moved_bytes"] or 0 for run in receipt["runs"]), default=0)
     sent = None if row.request.get("guest") is None else sent_bytes(found.folder)
     deadline = None if found.deadline is None else found.deadline.document()
     counted = {"recorded_bytes": recorded, "guest_sent_bytes": sent, "deadline": deadline}
-    return json.dumps({**public_receipt(row, state, found.receipt()), **counted})
+    return json.dumps({**public_receipt(row, state, receipt), **counted})
 
 
 def _space_text(error: TradewindError | OSError) -> str:
