@@ -45,7 +45,7 @@ PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
 #: Open connections to the listener for other servers; for a further one, the oldest ends.
 PEER_CONNECTIONS_MAX = 256
-#: Waiting jobs that the scheduler knows, oldest first.
+#: Waiting jobs that the scheduler knows, the oldest of each tenant first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
 #: time that rounds take.
