@@ -105,6 +105,13 @@ def test_events_are_replayed_after_an_id(server: Server, admin: httpx.Client) ->
     assert wrong.status_code == 422
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/healthz/", "/v1/jobs/x/"])
+def test_no_request_is_redirected(server: Server, admin: httpx.Client, path: str) -> None:
+    """Behind a proxy with TLS, the address would be one without TLS, to which a client sends its token again."""
+    answer = admin.get(path, headers={"Host": "transfers.example.org"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
 def test_many_events_are_all_replayed(server: Server, admin: httpx.Client) -> None:
     """They are read in parts, and one with an event that is not shown is not the last one."""
     for number in range(STREAM_EVENTS_AT_ONCE + 100):
