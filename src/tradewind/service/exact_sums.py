@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import BigInteger, ColumnElement, Integer, func, literal_column
 
 __all__ = ["exact_sums", "sum_parts"]
 
 #: Bits of the lower part of a number. Even the sum of 2^31 upper parts fits into 63 bits.
 LOW_BITS = 32
 LOW_MASK = (1 << LOW_BITS) - 1
+#: Literals, because PostgreSQL shifts a BIGINT only by an INTEGER.
+_SHIFT, _MASK = literal_column(str(LOW_BITS), Integer), literal_column(str(LOW_MASK), BigInteger)
 
 
 def sum_parts(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
@@ -19,7 +21,7 @@ def sum_parts(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
     return [
         func.coalesce(func.sum(part), 0)
         for column in columns
-        for part in (column.op(">>")(LOW_BITS), column.op("&")(LOW_MASK))
+        for part in (column.op(">>")(_SHIFT), column.op("&")(_MASK))
     ]
 
 
