@@ -13,6 +13,7 @@ import pytest
 
 from tests.service.server import Server, get, submit, until, until_waiting_for_another
 from tradewind.engine.jobs import OBJECTS_FILE
+from tradewind.service.limits import STREAM_EVENTS_AT_ONCE
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,27 @@ def test_events_are_replayed_after_an_id(server: Server, admin: httpx.Client) ->
     assert read_events(admin, job_id, events[-1][0]) == []
     wrong = admin.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "x"})
     assert wrong.status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/healthz/", "/v1/jobs/x/"])
+def test_no_request_is_redirected(server: Server, admin: httpx.Client, path: str) -> None:
+    """Behind a proxy with TLS, the address would be one without TLS, to which a client sends its token again."""
+    answer = admin.get(path, headers={"Host": "transfers.example.org"})
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+def test_many_events_are_all_replayed(server: Server, admin: httpx.Client) -> None:
+    """They are read in parts, and one with an event that is not shown is not the last one."""
+    for number in range(STREAM_EVENTS_AT_ONCE + 100):
+        (server.data / "many" / f"{number}").parent.mkdir(exist_ok=True)
+        (server.data / "many" / f"{number}").write_bytes(b"x")
+        (server.data / "folders" / f"{number}").mkdir(parents=True)
+    job_id = submit(admin, "many", server.data / "many", server.data / "folders", recursive=True).json()["id"]
+    until(admin, job_id, "failed")
+    events = read_events(admin, job_id)
+    assert [kind for _, kind, _ in events].count("object_failed") == STREAM_EVENTS_AT_ONCE + 100
+    running = next(number for number, _, data in events if data.get("state") == "running")
+    assert read_events(admin, job_id, running) == events[2:]
 
 
 def read_events(client: httpx.Client, job_id: str, after: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:

@@ -113,7 +113,7 @@ FORGED = [
     '{"event": "run_started", "at_unix_ms": 0}',
     '{"event": "run_ended", "outcome": "done", "at_unix_ms": 0}',
     '{"event": "done", "outcome": "as planned"}',
-    *(json.dumps({**PROGRESS, **said}) for said in ({"bytes_done": -1}, {"bytes_done": 10**400})),
+    *(json.dumps({**PROGRESS, **said}) for said in ({"bytes_done": n} for n in (-1, 1 << 53, 10**400))),
     *(json.dumps({**PROGRESS, "bytes_per_s": rate}) for rate in (float("inf"), -1.0)),
     json.dumps({**PROGRESS, "hops": [{"name": "a", "saved_bytes": -(10**9)}]}),
     json.dumps({"event": "done", "outcome": "done", "proofs": {"length": -1}}),

@@ -487,6 +487,33 @@ def test_a_price_that_no_database_can_keep_is_refused(server: Server, admin: htt
     assert "Traceback" not in server.log
 
 
+def test_volumes_and_amounts_that_overflow_a_sum_stop_no_job(server: Server, admin: httpx.Client) -> None:
+    """Earlier versions kept any volume that a host stated. Jobs that cannot be charged would keep their places."""
+    with tenant_of(server, admin, "vast") as vast:
+        first = submit(vast, "first", server.data / "source", server.data / "vast", recursive=True).json()["id"]
+        until(vast, first, "done")
+        with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:
+            columns = "tenant, job, at_unix_ms, what, usd_micros, volume_bytes, run_ms"
+            copied = "tenant, job, at_unix_ms, 'service: vast', 1 << 61, 1 << 62, 1 << 62"
+            for _ in range(3):
+                command = f"INSERT INTO charges ({columns}) SELECT {copied} FROM charges WHERE job = ? LIMIT 1"
+                database.execute(command, (first,))
+            bids = "id, tenant, link, hour, slices, usd_micros, placed_unix_ms, state, reserved_usd_micros"
+            for number in range(3):
+                row = (f"a-{number}", "vast", "a>b", 10**9 + number, 1, 1, 0, "open", 1 << 62, 0, 0)
+                database.execute(f"INSERT INTO bids ({bids}, won_slices, charged_usd_micros) VALUES {row}")
+        second = submit(vast, "second", server.data / "source", server.data / "vaster", recursive=True).json()["id"]
+        until(vast, second, "done")
+        assert vast.get(f"/v1/jobs/{second}/receipt").json()["charges"][0]["usd_micros"] == 3_000
+        limit = admin.put("/v1/tenants/vast/budget", json={"limit_usd_micros": 10**15})
+        assert limit.status_code == 200, limit.text
+        found = limit.json()
+        assert (found["spent_usd_micros"], found["reserved_usd_micros"]) == (6_000 + 3 * (1 << 61), 3 * (1 << 62))
+        assert found["left_usd_micros"] == 0
+        full = quote(vast, server, "vastest")
+        assert accept(vast, full["id"], "full").status_code == 402
+
+
 def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:
     tier = {"from_quantity": 5, "usd_micros_per_unit": 1}
     refused = admin.put("/v1/tariffs", json={"tariffs": [{"name": "x", "unit": "GB", "tiers": [tier]}]})

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import UsageError
+from tradewind.model.records import replace
 from tradewind.service.places import allowed_place, conflict, owned_places, require_same_places
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.sites import parse_sites, tenant_place
@@ -33,6 +34,20 @@ def test_names_that_no_document_can_have(settings: ServiceSettings, name: str) -
 def test_the_state_folder_is_never_reached(settings: ServiceSettings, name: str) -> None:
     with pytest.raises(UsageError, match="not below an allowed folder"):
         allowed_place(f"{settings.allow_paths[0]}/{name}", settings, "lab")
+
+
+@pytest.mark.parametrize("name", ["keys/service.key", "keys", "keys/*", "k*/service.key", "linked", ""])
+def test_the_key_file_is_never_reached(settings: ServiceSettings, tmp_path: Path, name: str) -> None:
+    """Who reads it can open the secrets of all tenants in a copy of the database."""
+    data = tmp_path / "data"
+    (data / "state").rmdir()
+    (data / "keys").mkdir()
+    (data / "keys" / "service.key").touch()
+    (data / "linked").symlink_to("keys/service.key")
+    guarded = replace(settings, state=tmp_path / "state", key_file=str(data / "linked"))
+    with pytest.raises(UsageError, match="not below an allowed folder"):
+        allowed_place(f"{data}/{name}", guarded, "lab")
+    assert allowed_place(f"{data}/a", guarded, "lab") == f"{data}/a"
 
 
 @pytest.mark.parametrize("name", ["../outside/*", "link/*", "a/../../outside", "%2e%2e/outside", "*/../../outside/*"])

@@ -1,6 +1,8 @@
 """Limits of tokens and tenants: requests, event streams and open jobs. Other tenants do not notice."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from testbed.loopback import Answer, LoopbackServer, Received
 from tests.service.local import new_database
+from tests.service.server import WAIT_S, eventually
 from tradewind.service import jobs as jobs_of_service
 from tradewind.service.app import Service, create_app
 from tradewind.service.limits import STREAMS_PER_TENANT_MAX, TENANT_REQUESTS_PER_S
@@ -110,3 +114,38 @@ def test_the_open_jobs_of_a_tenant_are_limited(
     assert submit(client, lab, tmp_path, "lab-0").status_code == 200, "the same job is not a further one"
     assert service.queue.move(answers[0].json()["id"], ("waiting",), "cancelled")
     assert submit(client, lab, tmp_path, "lab-3").status_code == 201
+
+
+def test_slow_quotes_of_one_tenant_leave_room_for_others(tmp_path: Path) -> None:
+    """The store of a tenant answers no listing, so its quotes are being counted for a long time."""
+    listed, is_over = [], threading.Event()
+
+    def unanswered(received: Received) -> Answer:
+        listed.append(received.path)
+        is_over.wait(WAIT_S)
+        return Answer(503)
+
+    (tmp_path / "source").write_bytes(b"x")
+    with closing(LoopbackServer(unanswered)) as slow, closing(new_database(tmp_path)) as database:
+        settings = ServiceSettings(tmp_path / "state", allow_paths=(str(tmp_path),), allow_endpoints=(slow.url,))
+        service = Service(settings, database)
+        with TestClient(create_app(service)) as client, ThreadPoolExecutor() as pool:
+            try:
+                token = settings.admin_token.read_text().strip()
+                client.headers["Authorization"] = f"Bearer {token}"
+                secret = {"access_key_id": "a", "secret_access_key": "b"}
+                place = {"name": "slow", "place": "s3://slow/", "endpoint": slow.url, "secret": secret}
+                assert client.post("/v1/connections", json=place).status_code == 201
+                body = {"source": "connection:slow/x/", "destination": str(tmp_path / "to"), "recursive": True}
+                asked = [pool.submit(client.post, "/v1/quotes", json=body) for _ in range(4)]
+                eventually(lambda: len(listed) + sum(one.done() for one in asked) >= len(asked))
+                assert client.post("/v1/tenants", json={"name": "other"}).status_code == 201
+                other = client.post("/v1/tokens", json={"tenant": "other", "role": "operator"}).json()["token"]
+                local = {"source": str(tmp_path / "source"), "destination": str(tmp_path / "copy")}
+                quoted = client.post("/v1/quotes", json=local, headers={"Authorization": f"Bearer {other}"})
+                assert quoted.status_code == 201, quoted.text
+                refused = [one.result() for one in asked if one.done()]
+                assert [one.status_code for one in refused] == [429, 429]
+                assert refused[0].json()["detail"] == "other quotes are being made"
+            finally:
+                is_over.set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -189,16 +189,19 @@ def latest_events(database: Database, job_ids: Sequence[str]) -> dict[str, tuple
     return {job: (number, line) for job, number, line in rows}
 
 
-def read_events(database: Database, job_id: str, after: int = 0) -> Iterator[tuple[bytes, dict[str, Any], int]]:
+def read_events(
+    database: Database, job_id: str, after: int = 0, *, kinds: Collection[str] = (), most: int = -1
+) -> Iterator[tuple[bytes, dict[str, Any], int]]:
     """Yield the lines after a number: the line, its document, and its number. Raises StateError.
 
+    With `kinds` these events only, and at most `most` of them: a job may have many others, which take long to read.
     Skips lines that are not JSON objects: they are not events.
     """
-    for number, line in database.rows(
-        "SELECT number, line FROM events WHERE job = ? AND number > ? ORDER BY number", (job_id, after)
-    ):
+    named = " OR ".join("instr(line, ?)" for _ in kinds) or "TRUE"
+    query = f"SELECT number, line FROM events WHERE job = ? AND number > ? AND ({named}) ORDER BY number LIMIT ?"
+    for number, line in database.rows(query, (job_id, after, *(f'"{kind}"' for kind in kinds), most)):
         document = _event(line)
-        if document is not None:
+        if document is not None and (not kinds or document["event"] in kinds):
             yield line.encode(), document, number
 
 

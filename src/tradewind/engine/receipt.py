@@ -15,12 +15,14 @@ from tradewind.engine.event_store import read_events, read_progress, time_taken_
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.model.document import to_document
-from tradewind.model.event import Progress, Summary
+from tradewind.model.event import Notice, Progress, Summary
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
 __all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_report", "receipt_of"]
 
+#: Events that say something about a run.
+RUN_EVENTS = ("run_started", "run_ended", Summary.TAG[1], Notice.TAG[1])
 #: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
 
@@ -110,7 +112,7 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
     Of a killed run, those moved are known until its last recorded progress.
     """
     runs: list[dict[str, Any]] = []
-    for _, document, _ in read_events(database, job_id):
+    for _, document, _ in read_events(database, job_id, kinds=RUN_EVENTS):
         if document["event"] == "run_started":
             if runs and runs[-1]["moved_bytes"] is None:
                 runs[-1]["moved_bytes"] = _moved_by_killed(runs[-1], document)
@@ -125,7 +127,7 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
         elif document["event"] == Summary.TAG[1]:
             runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress"))
             runs[-1]["carried"] = carried_of(document["progress"])
-        elif document["event"] == "notice":
+        elif document["event"] == Notice.TAG[1]:
             runs[-1]["notices"].append(document.get("message"))
     return runs
 

@@ -189,7 +189,7 @@ def _replica_id() -> str:
 
 def _peer_app(service: Service) -> FastAPI:
     """Return the application for requests of guests that other servers pass on. It passes nothing on."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.service, app.state.passes_on = service, False
     add_handlers(app)
     app.include_router(guests.router)
@@ -213,6 +213,8 @@ def create_app(service: Service) -> FastAPI:
         lifespan=running,
         docs_url=None,
         redoc_url=None,
+        # It would lead to http:// behind a proxy with TLS, and clients might send their tokens there.
+        redirect_slashes=False,
         responses={"default": problem, 422: problem},
     )
     app.state.service, app.state.passes_on = service, True

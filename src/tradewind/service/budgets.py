@@ -10,11 +10,12 @@ import calendar
 import time
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from tradewind.errors import BudgetExceeded
 from tradewind.market.budget import TenantBudget
 from tradewind.service.auction_tables import bids
+from tradewind.service.exact_sums import exact_sums, sum_parts
 from tradewind.service.money_tables import accounts, budgets, charges
 from tradewind.service.problems import ApiProblem
 
@@ -92,16 +93,14 @@ def _row(connection: Connection, tenant: str) -> Any:
 
 def _budget(connection: Connection, row: Any, now_ms: int) -> TenantBudget:
     tenant, start_ms = row["tenant"], period_start_ms(row["period"], now_ms)
-    spent = select(func.coalesce(func.sum(charges.c.usd_micros), 0)).where(
-        charges.c.tenant == tenant, charges.c.at_unix_ms >= start_ms
-    )
-    reserved = select(func.coalesce(func.sum(accounts.c.reserved_usd_micros), 0)).where(
-        accounts.c.tenant == tenant, accounts.c.is_open == 1
-    )
-    bid = select(func.coalesce(func.sum(bids.c.reserved_usd_micros), 0)).where(
-        bids.c.tenant == tenant, bids.c.state == "open"
+    found = (
+        (charges.c.usd_micros, charges.c.tenant == tenant, charges.c.at_unix_ms >= start_ms),
+        (accounts.c.reserved_usd_micros, accounts.c.tenant == tenant, accounts.c.is_open == 1),
+        (bids.c.reserved_usd_micros, bids.c.tenant == tenant, bids.c.state == "open"),
     )
     # One statement: a charge moves money from reserved to spent, and must not do so between two reads.
-    sums = select(spent.scalar_subquery(), reserved.scalar_subquery(), bid.scalar_subquery())
-    spent_micros, reserved_micros, bid_micros = map(int, connection.execute(sums).one())
+    sums = select(
+        *(select(part).where(*mine).scalar_subquery() for column, *mine in found for part in sum_parts(column))
+    )
+    spent_micros, reserved_micros, bid_micros = exact_sums(connection.execute(sums).one())
     return TenantBudget(row["limit_usd_micros"], spent_micros, {OTHERS: reserved_micros + bid_micros})

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 
 from anyio import to_thread
 
@@ -112,8 +111,8 @@ class _Reader:
         texts = [self._state(number, document) for number, document in changes if document["state"] not in ENDED]
         is_over, is_all = state is None or state in ENDED, True
         if engine_job is not None:
-            texts += self._run_events(engine_job, is_over=is_over)
-            is_all = len(texts) < STREAM_EVENTS_AT_ONCE
+            of_runs, is_all = self._run_events(engine_job, is_over=is_over)
+            texts += of_runs
         if is_all:
             texts += [self._state(number, document) for number, document in last]
             self.has_ended = state is None or (is_over and self._cursor.state >= 1 and bool(last or not texts))
@@ -123,18 +122,19 @@ class _Reader:
         self._cursor = EventCursor(number, self._cursor.run)
         return _event("state", json.dumps(document), str(self._cursor))
 
-    def _run_events(self, engine_job: str, *, is_over: bool) -> list[str]:
+    def _run_events(self, engine_job: str, *, is_over: bool) -> tuple[list[str], bool]:
+        """Return the next events of runs as text, and whether there are no more now."""
         texts = []
         progress = None if is_over else read_progress(self._database, engine_job)
-        found = read_events(self._database, engine_job, self._cursor.run)
-        for line, document, number in islice(found, STREAM_EVENTS_AT_ONCE):
+        found = list(read_events(self._database, engine_job, self._cursor.run, most=STREAM_EVENTS_AT_ONCE))
+        for line, document, number in found:
             self._cursor = EventCursor(self._cursor.state, number)
             if document["event"] not in INTERNAL:
                 texts.append(_event(document["event"], line.decode().strip(), str(self._cursor)))
         if progress is not None and progress != self._progress:
             self._progress = progress
             texts.append(_event("progress", progress.decode().strip(), None))
-        return texts
+        return texts, len(found) < STREAM_EVENTS_AT_ONCE
 
 
 async def event_stream(

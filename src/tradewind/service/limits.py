@@ -45,7 +45,7 @@ PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
 #: Open connections to the listener for other servers; for a further one, the oldest ends.
 PEER_CONNECTIONS_MAX = 256
-#: Waiting jobs that the scheduler knows, oldest first.
+#: Waiting jobs that the scheduler knows, the oldest of each tenant first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
 #: time that rounds take.
@@ -169,8 +169,9 @@ DELIVERY_KEPT_S = 7 * 86_400.0
 STOP_S = 5
 #: Time to count the source for a quote [s]; then the quote is answered 409.
 QUOTE_COUNT_S_MAX = 20.0
-#: Quotes that a server makes at a time, and open quotes of one tenant; a further one is answered 429.
-QUOTES_AT_ONCE_MAX = 4
+#: Quotes that a server makes at a time, for all tenants and for one, and open quotes of one tenant; a further one is
+#: answered 429.
+QUOTES_AT_ONCE_MAX, QUOTES_AT_ONCE_PER_TENANT = 4, 2
 QUOTES_PER_TENANT_MAX = 1_000
 #: Highest price of a quote, and highest price of a tariff for a GB or an hour [micro-dollars]. The database keeps
 #: amounts in 63 bits.

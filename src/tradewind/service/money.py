@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
+from tradewind.service.exact_sums import exact_sums, sum_parts
 from tradewind.service.links import scheduled_links
 from tradewind.service.money_tables import accounts, charges
 from tradewind.service.prices import (
@@ -36,6 +37,8 @@ __all__ = ["charges_of", "job_moved", "job_submitted"]
 
 #: States in which a job's account is closed. A failed job can be resumed; its account is then opened again.
 CLOSED = ("done", "failed", "cancelled")
+#: Largest volume of a job that is charged: a database can keep it. The runs of a guest may state more together.
+VOLUME_BYTES_MAX = 1 << 62
 #: Line of a job that has neither costs nor a tariff. It has the job's volume and time.
 UNPRICED = "transfer without a price"
 
@@ -152,9 +155,10 @@ def _charge(
     finds its source gone gives nothing back.
     """
     job, tenant = account["job"], account["tenant"]
-    query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
-    counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
+    query = select(*sum_parts(charges.c.volume_bytes, charges.c.run_ms)).where(charges.c.job == job)
+    counted_bytes, counted_ms = exact_sums(connection.execute(query).one())
     volume_bytes = max(round(_moved_bytes(state, receipt) * sent_part(receipt)), _unacknowledged_bytes(state, receipt))
+    volume_bytes = min(volume_bytes, VOLUME_BYTES_MAX)
     more = TariffUse(
         max(0, volume_bytes - counted_bytes),
         max(0, _run_ms(receipt["runs"]) - counted_ms),

@@ -2,8 +2,8 @@
 
 A job may use only what the operator has allowed: folders by `--allow-path`, buckets and prefixes by `--allow-store`,
 with the credentials of the server. Those with `{tenant}` are different for each tenant. The state folder of the server
-is never allowed. Of a pattern, the fixed directory counts: what the pattern matches is known only when the job runs. A
-user's own console allows the user every place.
+is never allowed, nor is the file of `--key-file`. Of a pattern, the fixed directory counts: what the pattern matches is
+known only when the job runs. A user's own console allows the user every place.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def _allowed_path(place: Location, settings: ServiceSettings, tenant: str) -> st
     if not any(_is_below(path, root) for root in settings.paths_of(tenant)):
         # The same answer for every path, so that nobody learns which exist.
         raise UsageError(f"{place.key}: not below an allowed folder", hint="`tradewind serve --allow-path` allows one")
-    own = os.path.realpath(settings.state)
     folder = fixed_folder(Location("file", place.root, path))
     # A pattern may match all below its fixed folder.
     reached = path if folder is None else _plain(folder)
-    if _is_below(path, own) or _is_below(own, reached):
+    own = [os.path.realpath(one) for one in (settings.state, settings.key_file) if one is not None]
+    if any(_is_below(path, one) or _is_below(one, reached) for one in own):
         raise UsageError(f"{place.key}: not below an allowed folder")
     return resolved
 

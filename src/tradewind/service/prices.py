@@ -16,6 +16,7 @@ from tradewind.market.tariff import Tariff, tariff_for
 from tradewind.model.ledger import LedgerLine
 from tradewind.model.records import dataclass
 from tradewind.service.budgets import period_start_ms
+from tradewind.service.exact_sums import exact_sums, sum_parts
 from tradewind.service.money_tables import charges, tariffs
 
 __all__ = [
@@ -68,10 +69,10 @@ def price_time_ms(connection: Connection, now_ms: int) -> int:
 
 def used_in_month(connection: Connection, tenant: str, at_ms: int) -> TariffUse:
     """Return what a tenant has used in the month of a time, for the tiers of tariffs."""
-    query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
+    query = select(*sum_parts(charges.c.volume_bytes, charges.c.run_ms))
     query = query.where(charges.c.tenant == tenant, charges.c.at_unix_ms >= period_start_ms("month", at_ms))
-    volume_bytes, run_ms = connection.execute(query).one()
-    return TariffUse(int(volume_bytes), int(run_ms))
+    volume_bytes, run_ms = exact_sums(connection.execute(query).one())
+    return TariffUse(volume_bytes, run_ms)
 
 
 def tariff_amounts(

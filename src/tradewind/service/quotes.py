@@ -13,7 +13,9 @@ import json
 import math
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -32,6 +34,7 @@ from tradewind.service.limits import (
     QUOTE_S_MAX,
     QUOTE_USD_MICROS_MAX,
     QUOTES_AT_ONCE_MAX,
+    QUOTES_AT_ONCE_PER_TENANT,
     QUOTES_PER_TENANT_MAX,
 )
 from tradewind.service.links import scheduled_links
@@ -79,7 +82,7 @@ class QuoteMaker:
 
     def __init__(self, database: ServiceDatabase, engine: Engine) -> None:
         self._database, self._engine = database, engine
-        self._slots = threading.BoundedSemaphore(QUOTES_AT_ONCE_MAX)
+        self._lock, self._making = threading.Lock(), Counter[str]()
 
     def make(
         self,
@@ -97,9 +100,7 @@ class QuoteMaker:
         Raises ApiProblem 409 if the source cannot be counted in time, 429 if too many quotes are being made or open;
         TradewindError, among others if a link has no tariff.
         """
-        if not self._slots.acquire(blocking=False):
-            raise ApiProblem(429, f"{QUOTES_AT_ONCE_MAX} quotes are being made", headers={"Retry-After": "1"})
-        try:
+        with self._place(sender[0]):
             with self._database.read() as connection:
                 self._require_few(connection, sender[0])
             counted = _stated(document) or self._count(request, credentials)
@@ -108,9 +109,24 @@ class QuoteMaker:
             proposal = self._proposed(sender[0], bounded, document, credentials)
             self._engine.keep(proposal)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
-        finally:
-            self._slots.release()
         return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
+
+    @contextmanager
+    def _place(self, tenant: str) -> Iterator[None]:
+        """Count a quote that is being made. Raises ApiProblem 429.
+
+        A tenant may choose a source that takes long to count, so the others have some places left.
+        """
+        with self._lock:
+            if self._making[tenant] >= QUOTES_AT_ONCE_PER_TENANT or self._making.total() >= QUOTES_AT_ONCE_MAX:
+                raise ApiProblem(429, "other quotes are being made", headers={"Retry-After": "1"})
+            self._making[tenant] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._making[tenant] -= 1
+                self._making += Counter()  # Without the tenants that have none.
 
     def _proposed(
         self, tenant: str, request: Request, document: Mapping[str, Any], credentials: GivenCredentials | None

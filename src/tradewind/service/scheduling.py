@@ -276,7 +276,7 @@ class ServiceScheduler:
         with self._database.read() as connection:
             now_ms = self._database.read_clock(connection)
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
-            found = open_jobs(connection)
+            found = open_jobs(connection, self._seen.keys())
             ended = ended_jobs(connection, self._seen.keys() - found.keys())
             self._spent_usd = run_costs(connection, ended)
             costs = costs_today(connection, now_ms / 1000) if is_new else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import islice
 from typing import Any
 
@@ -50,12 +50,26 @@ def running_jobs(connection: Connection) -> list[tuple[str, str, int]]:
     return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
 
 
-def open_jobs(connection: Connection) -> dict[str, tuple[str, str, str | None]]:
-    """Return state, failures and routes of the active jobs and the oldest waiting ones."""
-    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures, jobs.c.routes)
-    active = connection.execute(columns.where(jobs.c.state.in_(ACTIVE)))
-    waiting = columns.where(jobs.c.state == "waiting").order_by(jobs.c.id).limit(PASS_JOBS_MAX)
-    return {one: tuple(seen) for found in (active, connection.execute(waiting)) for one, *seen in found}
+def open_jobs(connection: Connection, known: Set[str] = frozenset()) -> dict[str, tuple[str, str, str | None]]:
+    """Return state, failures and routes of the active jobs, of the oldest waiting ones, and of `known` ones that wait.
+
+    If too many wait, they are the oldest ones of each tenant: those of few tenants must not hide all others.
+    """
+    names = jobs.c.id, jobs.c.state, jobs.c.failures, jobs.c.routes
+    is_waiting = jobs.c.state == "waiting"
+    rows = connection.execute(select(*names).where(jobs.c.state.in_(ACTIVE))).all()
+    oldest = select(*names).where(is_waiting).order_by(jobs.c.id).limit(PASS_JOBS_MAX + 1)
+    waiting = connection.execute(oldest).all()
+    if len(waiting) > PASS_JOBS_MAX:
+        place = func.row_number().over(partition_by=jobs.c.tenant, order_by=jobs.c.id).label("place")
+        placed = select(*names, place).where(is_waiting).subquery()
+        first = select(placed).order_by(placed.c.place, placed.c.id).limit(PASS_JOBS_MAX)
+        waiting = connection.execute(first).all()
+    found = {row.id: (row.state, row.failures, row.routes) for row in (*rows, *waiting)}
+    for some in parts(known - found.keys()):
+        others = connection.execute(select(*names).where(jobs.c.id.in_(some), is_waiting))
+        found |= {row.id: (row.state, row.failures, row.routes) for row in others}
+    return found
 
 
 def progressed(job_id: str, found: Progress, moved_before: int) -> RunProgressed:

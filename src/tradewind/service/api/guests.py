@@ -32,8 +32,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 LOOK_S = 0.05
-#: Largest number in an event: a database can keep it.
-COUNT_MAX = 1 << 62
+#: Largest number in an event: programs that read JSON keep it exactly, and it is far above any count of a job.
+COUNT_MAX = (1 << 53) - 1
 UploadKey = Annotated[str, Field(max_length=4_096)]
 EventLine = Annotated[str, Field(max_length=65_536)]
 
