@@ -74,6 +74,7 @@ pub use written::look_at_written;
 use async_trait::async_trait;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::path::Path;
 
 /// One bucket, container or directory tree.
 ///
@@ -243,6 +244,19 @@ pub trait Store: Debug + Send + Sync {
 
     /// Returns the unfinished uploads of exactly `key`, for the cleanup after a crash.
     async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>>;
+
+    /// Notes in the file `path`, from now on, which whole objects are being written, so that what they leave if the
+    /// process is killed can be [removed](Store::remove_listed_writes). A store in which an unfinished write of a whole
+    /// object leaves nothing does not create the file.
+    async fn list_writes(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes what unfinished writes of whole objects have left, by the list of a process that has ended, and then the
+    /// list. Returns how many were removed. If one cannot be removed, the list stays.
+    async fn remove_listed_writes(&self, _path: &Path) -> Result<u64> {
+        Ok(0)
+    }
 
     /// Returns whether [`Store::copy`] and [`Store::copy_part`] can read from `source` without the bytes passing
     /// through this process.

@@ -1,9 +1,10 @@
-//! Aborts uploads that no run will finish.
+//! Removes what no run will finish: uploads, and temporary files of small objects.
 
 use crate::lead::journal::{Entry, Intent, Journal, JournalError, UnfinishedUpload};
 use crate::retry::RetryPolicy;
 use futures::StreamExt;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tradewind_store::{Error, ErrorKind, PendingUpload, Store, UploadId};
 
@@ -17,10 +18,41 @@ const CLOCK_DIFFERENCE_MS_MAX: i64 = 60 * 1000;
 /// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepEnd {
-    /// Uploads aborted.
+    /// Uploads aborted, and temporary files of small objects removed.
     pub aborted: u64,
-    /// Uploads, or searches for them, that failed; the journal keeps them for the next sweep.
+    /// Uploads, files, or searches for them, that failed; they stay recorded for the next sweep.
     pub failed: Vec<Error>,
+}
+
+/// Name, without the number of the destination, of the lists in the job's folder of the small files that a run is writing.
+const WRITE_LIST: &str = "writes-";
+
+/// The paths of the lists, one for each destination. Only file systems have one.
+pub fn write_lists(dir: &Path, targets: &[Arc<dyn Store>]) -> Vec<PathBuf> {
+    (0..targets.len()).map(|index| dir.join(format!("{WRITE_LIST}{index}"))).collect()
+}
+
+/// Removes the temporary files of small objects that earlier runs were writing when they ended. No run may be writing.
+pub async fn remove_unfinished_writes(dir: &Path, targets: &[Arc<dyn Store>]) -> SweepEnd {
+    let mut end = SweepEnd::default();
+    for (store, list) in targets.iter().zip(write_lists(dir, targets)) {
+        match store.remove_listed_writes(&list).await {
+            Ok(removed) => end.aborted += removed,
+            Err(error) => end.failed.push(error),
+        }
+    }
+    end
+}
+
+/// Notes from now on which small files are being written.
+///
+/// # Errors
+/// A list cannot be created.
+pub async fn list_writes(dir: &Path, targets: &[Arc<dyn Store>]) -> Result<(), Error> {
+    for (store, list) in targets.iter().zip(write_lists(dir, targets)) {
+        store.list_writes(&list).await?;
+    }
+    Ok(())
 }
 
 /// The fate of intents whose uploads were searched for and aborted.

@@ -1,11 +1,11 @@
-//! `jobs cancel`: aborts the unfinished uploads of a stopped job and marks it cancelled.
+//! `jobs cancel`: removes what a stopped job left unfinished and marks it cancelled.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::counted;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::state_dir::StateDir;
 use crate::lead::status::{self, now_unix_ms};
-use crate::lead::sweep::{SweepEnd, abort_all};
+use crate::lead::sweep::{SweepEnd, abort_all, remove_unfinished_writes};
 use crate::retry::RetryPolicy;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{JobState, JobStatus, Outcome, Progress};
 use tradewind_store::Store;
 
-/// Aborts uploads that the journal lists and those it may lack, then writes the status. Finished objects stay. If an
-/// upload cannot be aborted, the job is left unchanged, so that cancelling can be retried. A job without its journal is
+/// Removes temporary files, aborts uploads that the journal lists and those it may lack, then writes the status. Finished
+/// objects stay. If one of these cannot be removed, the job is left unchanged, so that cancelling can be retried. A job without its journal is
 /// cancelled too, because it can never be resumed; the message says what may be left.
 pub(super) async fn cancel(
     dir: &Path,
@@ -74,7 +74,12 @@ fn unfinished(uploads: u64) -> String {
     counted(uploads, "unfinished upload", "unfinished uploads")
 }
 
+/// Removes the temporary files first, because the journal may be unusable.
 async fn sweep(state: &StateDir, stores: &[Arc<dyn Store>], policy: RetryPolicy) -> Result<SweepEnd, JournalError> {
+    let written = remove_unfinished_writes(state.path(), stores).await;
     let journal = Journal::open_existing(state)?;
-    abort_all(&journal, stores, policy).await
+    let mut end = abort_all(&journal, stores, policy).await?;
+    end.aborted += written.aborted;
+    end.failed.extend(written.failed);
+    Ok(end)
 }

@@ -14,6 +14,8 @@
 //!   since taken the name. Listings never show such files.
 //! - A write replaces only a regular file. A device, FIFO, socket, directory or symbolic link (followed or not) of that
 //!   name stays, and the write is refused.
+//! - On request, the temporary files of whole objects are listed in a file while they are written, so that those of a
+//!   killed process can be removed ([`write_list`]).
 //! - A write is acked when the kernel has the bytes. Only durable writes wait for the disk ([`durable`]). Parts carry
 //!   the boot in which they were written; a part from another boot is read before it counts.
 //! - Files have no ETag: a read checks length and [`FileIdentity`](crate::FileIdentity) before its first and after its
@@ -33,6 +35,7 @@ mod read;
 mod temporary;
 mod walk;
 mod write;
+mod write_list;
 
 pub(crate) use identity::{compare_states, directory_kinship, file_kinship};
 
@@ -80,6 +83,7 @@ pub(crate) struct Tree {
     kept_out: links::KeptOut,
     cursors: walk::Cursors,
     turns: write::Turns,
+    write_list: OnceLock<write_list::WriteList>,
     disk: Arc<dyn Disk>,
     synced: durable::SyncedDirectories,
     /// Resolution of modification times, in nanoseconds; determined at the first `stat`.
@@ -102,6 +106,7 @@ impl FileStore {
             kept_out: links::KeptOut::default(),
             cursors: walk::Cursors::default(),
             turns: write::Turns::default(),
+            write_list: OnceLock::new(),
             disk,
             synced: durable::SyncedDirectories::default(),
             grain_ns: OnceLock::new(),
@@ -254,6 +259,16 @@ impl Store for FileStore {
     async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
         let key = key.to_owned();
         self.blocking("list uploads", move |tree| tree.pending_uploads(&key)).await
+    }
+
+    async fn list_writes(&self, path: &Path) -> Result<()> {
+        let path = path.to_owned();
+        self.blocking("list writes", move |tree| tree.list_writes(&path)).await
+    }
+
+    async fn remove_listed_writes(&self, path: &Path) -> Result<u64> {
+        let path = path.to_owned();
+        self.blocking("remove temporary files", move |tree| tree.remove_listed_writes(&path)).await
     }
 
     /// Always false: a copy inside the kernel would skip the hashing that proves the bytes.

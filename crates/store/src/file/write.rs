@@ -136,7 +136,13 @@ impl Tree {
         let fail = |errno| self.system_error("put", key, errno);
         let directory = self.make_directory(split.parent).map_err(|blocked| self.blocked_error("put", key, blocked))?;
         self.stat_replaceable("put", key, &directory, split.name)?;
-        let (file, mut temporary) = self.create_temporary(&directory, split.name, options).map_err(fail)?;
+        let name = temporary_name(split.name);
+        // Released after the temporary file has its final name, or is removed.
+        let listed = self.write_list.get().and_then(|list| list.add(key, &name));
+        let (file, mut temporary) = self.create_temporary(&directory, name, options).map_err(fail)?;
+        if let Some(listed) = &listed {
+            listed.created(self.disk.as_ref(), &file);
+        }
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
         self.disk.flush(file.as_fd()).map_err(fail)?;
         let written = self.publish("put", key, split, &file, &temporary, options)?;
@@ -165,13 +171,12 @@ impl Tree {
     fn create_temporary<'a>(
         &'a self,
         directory: &'a OwnedFd,
-        name: &str,
+        name: String,
         options: &PutOptions,
     ) -> Result<(File, Temporary<'a>), Errno> {
-        let temporary = temporary_name(name);
         let mode = if Restored::of(options).mode.is_some() { PRIVATE_MODE } else { NEW_MODE };
-        let file = self.disk.create(directory, &temporary, mode)?;
-        Ok((file, Temporary { disk: self.disk.as_ref(), directory, name: temporary, kept: false }))
+        let file = self.disk.create(directory, &name, mode)?;
+        Ok((file, Temporary { disk: self.disk.as_ref(), directory, name, kept: false }))
     }
 
     /// Gives a complete temporary file its attributes and its final name, and returns the file's identity.
@@ -335,7 +340,8 @@ impl Tree {
             self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
         // Refuse now rather than after all parts are written.
         self.stat_replaceable("open upload", key, &directory, split.name)?;
-        let (file, mut temporary) = self.create_temporary(&directory, split.name, options).map_err(fail)?;
+        let name = temporary_name(split.name);
+        let (file, mut temporary) = self.create_temporary(&directory, name, options).map_err(fail)?;
         let number = self.disk.file_number(&fstat(&file).map_err(fail)?);
         temporary.kept = true;
         Ok(TemporaryFile { name: &temporary.name, number: Some(number) }.upload_id())
@@ -421,18 +427,33 @@ impl Tree {
     }
 
     pub(super) fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
-        let split = self.file_split("abort upload", key)?;
-        let Some(temporary) = TemporaryFile::of(upload, split.name) else { return Ok(()) };
+        let is_ours =
+            |temporary: TemporaryFile<'_>, stat: &FileStat| temporary.may_be_removed(self.disk.as_ref(), stat);
+        self.remove_temporary("abort upload", key, upload, is_ours).map(drop)
+    }
+
+    /// Removes a temporary file if `is_ours` says so of what has its name. Returns whether it was removed.
+    pub(super) fn remove_temporary(
+        &self,
+        operation: &'static str,
+        key: &str,
+        upload: &UploadId,
+        is_ours: impl Fn(TemporaryFile<'_>, &FileStat) -> bool,
+    ) -> Result<bool> {
+        let split = self.file_split(operation, key)?;
+        let Some(temporary) = TemporaryFile::of(upload, split.name) else { return Ok(false) };
         let removed = self.open_directory(split.parent).and_then(|directory| {
             let stat = fstatat(&directory, temporary.name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            if temporary.may_be_removed(self.disk.as_ref(), &stat) {
+            let is_ours = is_ours(temporary, &stat);
+            if is_ours {
                 self.disk.remove(&directory, temporary.name, UnlinkatFlags::NoRemoveDir)?;
             }
-            Ok(())
+            Ok(is_ours)
         });
         match removed {
-            Ok(()) | Err(Blocked::System(Errno::ENOENT)) => Ok(()),
-            Err(blocked) => Err(self.blocked_error("abort upload", key, blocked)),
+            Ok(removed) => Ok(removed),
+            Err(Blocked::System(Errno::ENOENT)) => Ok(false),
+            Err(blocked) => Err(self.blocked_error(operation, key, blocked)),
         }
     }
 

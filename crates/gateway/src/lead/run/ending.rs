@@ -10,9 +10,12 @@ use crate::lead::journal::JOURNAL_FILE;
 use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{SurveyEnd, SurveyError};
+use crate::lead::sweep::write_lists;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary, ToDelete};
+use tradewind_store::Store;
 use tradewind_wire::frame::Reply;
 
 /// A second move, or a resumed one, would find only the other object and write it over the copy.
@@ -234,7 +237,7 @@ impl Run {
                 tracing::warn!(%error, "cannot write the job's status");
             }
             if summary.outcome == Outcome::Done {
-                forget_journal(state);
+                forget_journal(state, &self.context.targets);
             }
         }
         self.context.events.send(Event::Done(summary));
@@ -248,11 +251,11 @@ fn source_gone_hint(uploads: usize) -> String {
     format!("restore the source and run `tradewind jobs resume`, or abort its {left} with `tradewind jobs cancel`")
 }
 
-/// Deletes the journal, which may be large. A job that is done is never resumed.
-fn forget_journal(state: &StateDir) {
+/// Deletes the journal, which may be large, and what belongs to it. A job that is done is never resumed.
+fn forget_journal(state: &StateDir, targets: &[Arc<dyn Store>]) {
     let journal = ["", "-wal", "-shm"].map(|suffix| format!("{JOURNAL_FILE}{suffix}"));
-    for name in journal.iter().map(String::as_str).chain([SPENDING_FILE]) {
-        let path = state.path().join(name);
+    let names = journal.iter().map(String::as_str).chain([SPENDING_FILE]).map(|name| state.path().join(name));
+    for path in names.chain(write_lists(state.path(), targets)) {
         if let Err(error) = std::fs::remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {

@@ -116,6 +116,9 @@ impl Run {
         if job.resume {
             sweep::abort_orphans(&journal, targets, *policy, Intents::Kept).await?;
         }
+        if journal.is_enabled() {
+            list_writes(&context).await;
+        }
         if job.delete_source && !job.dry_run {
             let begun = SourceDeletions::begin(job, source.as_ref());
             self.finisher.source_deletions =
@@ -146,6 +149,17 @@ impl Run {
             cancel,
             listed: false,
         })
+    }
+}
+
+/// Removes the temporary files of earlier runs, and lists those of this run. Neither is worth a failed job.
+async fn list_writes(context: &Context) {
+    let Some(dir) = context.job.state_dir.as_deref().map(Path::new) else { return };
+    for error in sweep::remove_unfinished_writes(dir, &context.targets).await.failed {
+        context.notice(format!("temporary files of earlier runs may be left behind: {error}"));
+    }
+    if let Err(error) = sweep::list_writes(dir, &context.targets).await {
+        tracing::warn!(%error, "temporary files may be left behind if this process is killed");
     }
 }
 
