@@ -1,4 +1,4 @@
-//! What a name means to a task: an object, a folder, or nothing.
+//! Looks up the objects and folders that a task names.
 
 use super::error::TaskError;
 use crate::failure::object_url;
