@@ -29,7 +29,6 @@
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
     ├── MarketError                1    a price, quote, bid or reservation is not possible
     │   ├── EmptyMargin            1    no price pays for both the service and its users
-    │   ├── QuoteExpired           1    the price of a quote is no longer kept
     │   └── BudgetExceeded         8    the amount is more than what is left of a budget
     ├── ReceiptMismatch            6    a receipt is not as the transfer service signed it
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
@@ -238,10 +237,6 @@ class MarketError(TradewindError):
 
 class EmptyMargin(MarketError):
     """The lower bound of the service's price is above its upper bound."""
-
-
-class QuoteExpired(MarketError):
-    """The price of a quote is no longer kept."""
 
 
 class BudgetExceeded(MarketError):

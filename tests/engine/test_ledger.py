@@ -513,7 +513,7 @@ def test_the_ledger_of_a_job_in_another_process_is_not_touched(tmp_path: Path) -
 
 
 def test_machines_of_a_killed_client_that_were_never_launched_cost_nothing(tmp_path: Path) -> None:
-    """Whoever ends the fleet in its place knows which: a sweep ends one fleet, a resumed or cancelled job all."""
+    """A sweep ends one fleet, a resumed or cancelled job all of them. Both know which machines were never launched."""
     job = Job(tmp_path, 0)
     ledger = job.begin()
     for fleet in ("one", "two"):

@@ -1,15 +1,12 @@
-"""Price lists, the price by utilisation, and quotes."""
+"""Price lists, and the price by utilisation."""
 
 import random
 from fractions import Fraction
-from typing import Literal
 
 import pytest
 
-from tradewind.errors import EmptyMargin, MarketError, QuoteExpired, UsageError
-from tradewind.market import quote as quote_module
+from tradewind.errors import EmptyMargin, MarketError, UsageError
 from tradewind.market.margins import PAPER_RATIOS, margin
-from tradewind.market.quote import QuoteBook, TransferQuote, quote_transfer
 from tradewind.market.tariff import Tariff, TariffTier, tariff_for, utilisation_price
 from tradewind.model.document import to_document
 
@@ -118,39 +115,3 @@ def test_the_price_at_the_ends_of_utilisation() -> None:
         utilisation_price(margin(PAPER_RATIOS, 3, 1), Fraction(0))
     with pytest.raises(UsageError):
         utilisation_price(bounds, Fraction(-1))
-
-
-def quote(id: str, expires_s: float = 100.0) -> TransferQuote:
-    return TransferQuote(id, "ada", "site:a", "site:b", 10**9, 1000, "tiers", 0.0, expires_s)
-
-
-def test_a_quote_is_kept_until_it_expires_and_holds_once() -> None:
-    book = QuoteBook().add(quote("q1"), 0.0).add(quote("q2"), 0.0)
-    assert QuoteBook.from_document(to_document(book)) == book
-    accepted, book = book.accept("q1", "ada", 99.9)
-    assert accepted.usd_micros == 1000
-    with pytest.raises(MarketError, match="no quote q1"):
-        book.accept("q1", "ada", 99.9)
-    with pytest.raises(MarketError, match="no quote q2"):
-        book.accept("q2", "grace", 0.0)
-    with pytest.raises(QuoteExpired):
-        book.accept("q2", "ada", 100.0)
-
-
-def test_a_full_book_refuses_until_quotes_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quote_module, "QUOTES_MAX", 2)
-    book = QuoteBook().add(quote("q1"), 0.0).add(quote("q2"), 0.0)
-    with pytest.raises(MarketError, match="2 quotes are open"):
-        book.add(quote("q3"), 0.0)
-    assert set(book.add(quote("q3", 300.0), 100.0).quotes) == {"q3"}
-    with pytest.raises(UsageError):
-        book.add(quote("q1"), 0.0)
-
-
-@pytest.mark.parametrize(("unit", "usd_micros"), [("GB", 1500), ("hour", 500)])
-def test_a_quote_has_the_price_of_its_tariff_in_either_unit(unit: Literal["GB", "hour"], usd_micros: int) -> None:
-    tariff = Tariff("tiers", unit, TIERS)
-    made = quote_transfer([tariff], "q1", "ada", ("site:a", "site:b"), 1_500_000_000, 1800.0, now_s=5.0, kept_s=60.0)
-    assert (made.usd_micros, made.tariff, made.expires_s) == (usd_micros, "tiers", 65.0)
-    with pytest.raises(UsageError, match="kept for up to"):
-        quote_transfer([tariff], "q1", "ada", ("site:a", "site:b"), 1, 1.0, now_s=5.0, kept_s=1e9)

@@ -18,6 +18,7 @@ mod error;
 mod file;
 #[doc(hidden)]
 pub mod fuzz;
+mod hint;
 mod identity;
 mod kept_time;
 mod key_order;

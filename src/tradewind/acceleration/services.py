@@ -7,12 +7,10 @@ the pod is replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-__all__ = ["ServicePorts", "listening_at", "service_port_of", "service_ports"]
+__all__ = ["listening_at", "service_port_of", "service_ports"]
 
-ServicePorts = Mapping[str, Mapping[int, int]]
-"""Ports of the pod, by the port of each Service, by its name."""
 #: A name that Kubernetes accepts for a Service.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 #: First port that a program without privileges may listen on. Services of lower ports lead to one higher by SHIFT.
@@ -32,7 +30,7 @@ def listening_at(listen: str) -> str:
 
 
 def service_ports(listens: Iterable[str]) -> dict[str, dict[int, int]]:
-    """Return the Services at which connections enter."""
+    """Return the Services at which connections enter: the port of the pod, by the Service's port, by its name."""
     services: dict[str, dict[int, int]] = {}
     for listen in listens:
         if (found := service_port_of(listen)) is not None:

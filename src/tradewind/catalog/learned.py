@@ -57,7 +57,7 @@ class Sample:
     machine: str
     """Type of the sending machine; empty if unknown."""
     source: str
-    """The transfer, `job 20250131-120000-k3f9t`."""
+    """The transfer, `job 20250131-120000-k3f9tw2a`."""
     date: str
     network_tier: str = ""
     """Network tier of the sending machine, `premium` or `standard`; empty if unknown or without a choice."""

@@ -60,9 +60,9 @@ something. These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
   tradewind jobs list --all --state failed --state interrupted --newer 7d
-  tradewind jobs attach 20250131-120000-k3f9t
-  tradewind jobs show 20250131-120000-k3f9t --cost
-  tradewind jobs resume 20250131-120000-k3f9t
+  tradewind jobs attach 20250131-120000-k3f9tw2a
+  tradewind jobs show 20250131-120000-k3f9tw2a --cost
+  tradewind jobs resume 20250131-120000-k3f9tw2a
   tradewind jobs prune --older 30d --dry-run
   tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
 

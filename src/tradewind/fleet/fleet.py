@@ -13,28 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
-from tradewind.fleet.boots import BootRecorder
-from tradewind.fleet.calls import LAUNCH_S, InFlight
-from tradewind.fleet.charges import Charges
+from tradewind.fleet.calls import LAUNCH_S
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
-from tradewind.fleet.launching import Launcher, other_type
 from tradewind.fleet.leases import Leases, lease_within
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
-from tradewind.fleet.liveness import Liveness
-from tradewind.fleet.offers import OfferBook
-from tradewind.fleet.orders import Orders, dialled_gateways
-from tradewind.fleet.patience import Patience
+from tradewind.fleet.machines import FleetMachines
+from tradewind.fleet.orders import dialled_gateways
 from tradewind.fleet.provider import (
     Accountable,
-    Adopting,
     CallRefused,
-    Ended,
     Exposing,
     LaunchOrder,
     Machine,
-    Offer,
     Provider,
 )
 from tradewind.fleet.renewals import Renewals
@@ -92,13 +84,13 @@ class Fleet:
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id, self.plan = taken or new_fleet_id(), plan
-        self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings = settings or FleetSettings()
         self._credentials, self._purpose, self._replan = credentials, purpose, replan
         self._ready_s = settings.ready_s
         #: Lease of the machines that are ordered until all of them answer.
         self._start_lease_s = settings.lease_s
+        #: By the names of the gateways that have answered.
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
@@ -109,24 +101,14 @@ class Fleet:
         self._changing_plan = threading.Lock()
         #: Held by the thread that closes the fleet.
         self._closing = threading.Lock()
-        self._in_flight = InFlight()
-        self._boots = BootRecorder(journal, self.id)
-        self._liveness = Liveness(self.id, provider, self._in_flight, self._leases, self._boots)
-        self._charges = Charges(
-            self.id, journal, meter, self._leases, self._boots, states_prices=settings.states_prices
-        )
-        self._ordering = Orders(self.id, settings)
-        self._offers = OfferBook(provider, self._in_flight, self._may_rent)
-        self._launcher = Launcher(
-            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region, self._can_pay
-        )
+        #: True once its machines are worth keeping: they were kept before, or all of them have answered.
+        self._is_kept = self._taken = taken is not None
+        self._machines = self._make_machines(meter)
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
         self._enrolment: Enrolment | None = None
         self._keeper = self._make_keeper()
         self._renewals = self._make_renewals(meter)
-        #: True once its machines are worth keeping: they were kept before, or all of them have answered.
-        self._is_kept = self._taken = taken is not None
         #: True once its machines were given back. Another job may use them from then on.
         self.is_given_back = False
         self._generation = 1
@@ -140,6 +122,11 @@ class Fleet:
                 self._sweep_failed_start()
             raise
 
+    @property
+    def machines(self) -> dict[str, Machine]:
+        """The known machines, by name."""
+        return self._machines.by_name
+
     def _sweep_failed_start(self) -> None:
         """Remove what the provider has made of a fleet that did not start, although it may have answered with an error.
 
@@ -147,13 +134,29 @@ class Fleet:
         """
         from tradewind.fleet.remains import lines_after_failure
 
-        launched_s = self._launcher.launched_s
+        launched_s = self._machines.launched_s
         if launched_s is not None:
             self._hurried.wait(max(0.0, launched_s + self._provider.settles_s - time.monotonic()))
         look = self.look_for_remains()
         if look is not None and (remains := look.result()) is not None:
             for line in lines_after_failure(remains):
                 self._report(line)
+
+    def _make_machines(self, meter: Meter | None) -> FleetMachines:
+        return FleetMachines(
+            self.id,
+            self._provider,
+            self._journal,
+            self._settings,
+            self._leases,
+            self._addresses,
+            meter=meter,
+            taken=self._taken,
+            ended=self._ended,
+            hurried=self._hurried,
+            dismiss=self._dismiss,
+            report=self._report,
+        )
 
     def _make_keeper(self) -> Keeper | None:
         keeping = self._settings.keeping
@@ -174,7 +177,7 @@ class Fleet:
             ended=self._ended,
             changing=self._changing_plan,
             machines=self._answering,
-            charge_dead=self._charge_dead,
+            charge_dead=self._machines.charge_dead,
         )
 
     def _record(self) -> Path:
@@ -182,7 +185,7 @@ class Fleet:
         self._check_names()
         if self._taken:
             return self._journal.take(self.id, self._wanted())
-        self._offers.look_up(self._settings.rented(self.plan))
+        self._machines.look_up_offers(self._settings.rented(self.plan))
         return self._journal.open(self.id, self._purpose, self._provider.document(), self._wanted())
 
     def deployment(self) -> Deployment:
@@ -205,12 +208,12 @@ class Fleet:
         """
         before, fresh = self.plan, plan.names - self.plan.names
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
-        self._end(set(replaced))
+        self._machines.end(set(replaced))
         for dead in replaced:
             there.pop(dead, None)
         ready_s = min(ready_s_max, self._settings.ready_s)
         try:
-            self._offers.look_up([gateway for gateway in plan.machines if gateway.name in fresh])
+            self._machines.look_up_offers([gateway for gateway in plan.machines if gateway.name in fresh])
             with self._changing():
                 self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_names()
@@ -220,7 +223,7 @@ class Fleet:
             self._launch(orders)
             self._wait_ready(fresh, ready_s)
         except BaseException:
-            self._end(fresh)
+            self._machines.end(fresh)
             self._return_to(before)
             raise
         self._renewals.shorten(plan.names - fresh)
@@ -228,7 +231,7 @@ class Fleet:
 
     def shrink(self, plan: Plan) -> None:
         """End the machines that `plan` does not have."""
-        self._end(self.plan.names - plan.names)
+        self._machines.end(self.plan.names - plan.names)
         self._return_to(plan)
 
     @contextmanager
@@ -262,76 +265,31 @@ class Fleet:
         A machine is dead if the provider says so or its lease has expired. A machine that does not answer may live.
         """
         lead = {self.plan.lead} if self.lead_lives else set[str]()
-        return lead | (self.machines.keys() - self._liveness.dead(dict(self.machines)))
+        return lead | (self.machines.keys() - self._machines.dead())
 
     def reconcile(self) -> None:
         """Order the machines that the plan wants and that do not run; end those that run and are not wanted."""
         wanted = self._wanted()
         if wanted or self.machines:
-            # Before the first launch no machine has this fleet's tags.
-            found = self._liveness.listed() if self._launcher.ever_launched else ()
-            listed = {machine.name: machine for machine in found if not machine.ended}
-            surplus = [
-                machine
-                for name, machine in listed.items()
-                if name not in wanted and name not in self._settings.kept_machines
-            ]
-            self._end(set(self._liveness.dead(dict(self.machines))))
-            self._terminate(surplus)
-            self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
+            self._machines.keep_only(wanted)
             self._launch([order for order in self._orders(self._start_lease_s) if order.name not in self.machines])
 
     def _take_machines(self) -> None:
         """Take the machines of the warm fleet that the plan wants. Those that cannot be used again are ended."""
-        if self._keeper is None or self._enrolment is None:
+        keeper, enrolment = self._keeper, self._enrolment
+        if keeper is None or enrolment is None:
             return
-        wanted, began_s = self._wanted(), time.time()
-        if isinstance(self._provider, Adopting):
-            self._provider.adopt(self.id)
-        there = [machine for machine in self._liveness.listed() if machine.name in wanted and not machine.ended]
-        for machine in there:
-            self._charges.taken(machine, self._settings.kept_machines.get(machine.name), began_s)
-            self._leases.begin(machine.name, self._settings.lease_s)
-        ready = self._keeper.take(there, self._enrolment, self._purpose)
-        self.machines.update({machine.name: machine for machine in there if machine.name in ready})
-        self._terminate([machine for machine in there if machine.name not in ready])
+        wanted = self._wanted()
+        ready = self._machines.take(wanted, lambda machines: keeper.take(machines, enrolment, self._purpose))
         missing = wanted.keys() - ready
-        self._offers.look_up([gateway for gateway in self._settings.rented(self.plan) if gateway.name in missing])
-        for name in missing:
-            self._ordering.taken_over(name, began_s)
+        self._machines.look_up_offers(
+            [gateway for gateway in self._settings.rented(self.plan) if gateway.name in missing]
+        )
 
     def _launch(self, orders: Sequence[LaunchOrder]) -> None:
         """Launch machines, all in one call. Raises ProviderRefused, GatewayError if the fleet is closed meanwhile."""
-        if not orders:
-            return
-        for order in orders:
-            self._charges.ordered(order)
-        planned = {order.name: order for order in orders}
-        missing = dict(planned)
-        try:
-            for order, machine in self._launcher.launch(orders):
-                del missing[order.name]
-                self._liveness.launched(order.name)
-                self._leases.begin(order.name, order.lease.seconds)
-                self.machines[order.name] = machine
-                offers = self._offers.by_region.get(order.region, ())
-                self._charges.launched(planned[order.name], order, machine, offers)
-                if (note := other_type(planned[order.name], order, offers)) is not None:
-                    self._report(note)
-        finally:
-            # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
-            self._charges.refused(missing.keys() - self._launcher.unanswered - self._launcher.unwanted)
-        if missing:
+        if orders and not self._machines.launch(orders):
             self._require_open()
-
-    def _can_pay(self, planned: LaunchOrder, other: LaunchOrder, machines: int) -> bool:
-        return self._charges.can_pay(planned, other, self._offers.by_region.get(other.region, ()), machines)
-
-    def _is_wanted(self, order: LaunchOrder) -> bool:
-        """Return whether a launched machine is still wanted. It is not if any process ended the fleet, or if the plan
-        changed.
-        """
-        return not self._ended.is_set() and order.name in self._journal.intent(self.id).machines
 
     def ending(self, name: str, timeout_s: float) -> str:
         """Describe how a gateway ended that should be running. Waits up to the timeout for its end."""
@@ -373,12 +331,11 @@ class Fleet:
 
     def look_for_remains(self) -> Look | None:
         """Begin to look for what the closed fleet has left; None if it had no machines, or others keep them."""
-        has_had_machines = self._taken or self._launcher.ever_launched
-        if self.is_given_back or not has_had_machines or not isinstance(self._provider, Accountable):
+        if self.is_given_back or not self._machines.may_exist or not isinstance(self._provider, Accountable):
             return None
         from tradewind.fleet.remains import Look
 
-        return Look(self._provider, self.id, self._in_flight, self._hurried)
+        return Look(self._provider, self.id, self._machines.in_flight, self._hurried)
 
     def _give_back(self, grace_s: float) -> bool:
         """Keep the machines for later jobs, and end the lead and the owner. Return False if no machine is left."""
@@ -394,8 +351,8 @@ class Fleet:
                 self._home.close(grace_s)
             self._renewals.stop()
             kept = self._keeper.give_back(list(self.machines.values()), self._enrolment)
-            self._terminate([machine for name, machine in self.machines.items() if name not in kept])
-            there = {machine.name: machine.region for machine in self._liveness.listed() if not machine.ended}
+            self._machines.terminate([machine for name, machine in self.machines.items() if name not in kept])
+            there = {machine.name: machine.region for machine in self._machines.alive()}
             left = set(there)
             if left:
                 self._journal.intend(self.id, there)
@@ -403,7 +360,7 @@ class Fleet:
             self._report(f"warm fleet {self.id} cannot be kept, and ends when its leases expire: {error}")
         if left == set():
             return False
-        self._charges.all_ended()
+        self._machines.charges.all_ended()
         self._enrolment.close(grace_s)
         self._release()
         return True
@@ -414,12 +371,12 @@ class Fleet:
 
     def _close(self, grace_s: float) -> None:
         try:
-            if self._taken or self._launcher.ever_launched:
+            if self._machines.may_exist:
                 self._journal.dismiss(self.id)
         finally:
             # Machines cost money, whether or not their end can be recorded.
             self._end_processes(grace_s)
-        self._charges.all_ended()
+        self._machines.charges.all_ended()
         self._journal.close(self.id)
 
     def _end_processes(self, grace_s: float) -> None:
@@ -428,112 +385,21 @@ class Fleet:
         if self._home is not None:
             self._home.begin_close() if grace_s > 0 else self._home.close(0.0)
         try:
-            self._end_all(grace_s)
+            self._machines.end_all(grace_s)
         finally:
             if self._home is not None:
                 self._home.close(max(0.0, deadline_s - time.monotonic()))
             if self._enrolment is not None:
                 self._enrolment.close(grace_s)
 
-    def _end_all(self, grace_s: float) -> None:
-        """End the known machines, those that the provider lists, and those that are being launched."""
-        known = list(self.machines.values())
-        if not (known or self._taken or self._launcher.ever_launched):
-            return
-        patience = Patience(self._hurried, self._report)
-        try:
-            listed = [machine for machine in self._liveness.listed() if not machine.ended]
-        except TradewindError:
-            # Other machines may run. Those that are known must not wait for a listing.
-            self._terminate(known, grace_s, patience)
-            # If it fails again, the record stays open.
-            ended = {machine.id for machine in known}
-            found = self._liveness.listed(patience)
-            listed = [machine for machine in found if not machine.ended and machine.id not in ended]
-            known = []
-        self._terminate([*{machine.id: machine for machine in (*listed, *known)}.values()], grace_s, patience)
-        launching = self._in_flight.is_busy
-        if launching and not self._in_flight.wait(LAUNCH_S):
-            self._report(
-                f"fleet {self.id}: a launch was not answered; machines that it started end when their leases expire"
-            )
-        unanswered = set(self._launcher.unanswered)
-        if launching or unanswered:
-            time.sleep(self._provider.settles_s)
-            late = [machine for machine in self._liveness.listed(patience) if not machine.ended]
-            self._charge_no_unlaunched(unanswered, [*listed, *late])
-            self._terminate(late, patience=patience)
-        self.machines = {}
-
-    def _settle(self, names: Collection[str]) -> None:
-        """Wait until the provider lists the machines whose launch was not answered."""
-        if self._launcher.unanswered & set(names):
-            time.sleep(self._provider.settles_s)
-
-    def _charge_no_unlaunched(self, names: Collection[str], listed: Iterable[Machine]) -> None:
-        """Cancel the charges of machines that were not launched: their orders were not answered, and none is listed."""
-        never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
-        self._launcher.unanswered -= never
-        self._charges.refused(never - self._launcher.unwanted)
-
-    def _terminate(
-        self, machines: Sequence[Machine], grace_s: float = STOP_S, patience: Patience | None = None
-    ) -> None:
-        """End machines. One that never answered gets no grace period: it has no work to save.
-
-        Without `patience`, those of a fleet that runs: when it is closed, all are ended anyway.
-        """
-        from tradewind.fleet.ending import terminate_each
-
-        ready = [machine.id for machine in machines if machine.name in self._addresses]
-        unready = [machine.id for machine in machines if machine.id not in ready]
-        names = {machine.id: machine.name for machine in machines}
-
-        def note(answer: Ended) -> None:
-            self._charges.ended(names[answer.id], answer.ended_unix_s)
-            self._ordering.ended(names[answer.id])
-            self._dismiss(names[answer.id])
-
-        patience = patience or Patience(self._ended)
-        terminate_each(self._provider, [(unready, 0.0), (ready, grace_s)], self._in_flight, note, patience)
-
     def _wanted(self) -> dict[str, str]:
         return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}
-
-    def _end(self, names: set[str]) -> None:
-        """End machines of a fleet that keeps running. Holds no lock: the fleet may be closed at any moment."""
-        if not names:
-            return
-        gone: dict[str, Machine] = {}
-        with suppress(TradewindError):
-            # Include machines whose launch was not answered: they are billed too.
-            self._settle(names)
-            gone = {
-                machine.id: machine
-                for machine in self._liveness.listed()
-                if machine.name in names and not machine.ended
-            }
-            self._charge_no_unlaunched(names, gone.values())
-        for name in names:
-            if (machine := self.machines.pop(name, None)) is not None:
-                gone[machine.id] = machine
-        self._terminate(list(gone.values()))
-        for name in names:
-            self._charges.ended(name)
-            self._leases.end(name)
-            self._addresses.pop(name, None)
-            self._dismiss(name)
 
     def _check_names(self) -> None:
         if OWNER_NAME in self.plan.names:
             raise GatewayError(
                 f"a gateway cannot be called {OWNER_NAME}", hint="this name belongs to the fleet's owner"
             )
-
-    def _may_rent(self, offer: Offer) -> bool:
-        """Return whether an offer, where machines are to be kept, is the one that the user agreed to."""
-        kept = [one for one in self._settings.kept_machines.values() if one.region == offer.region and one.type]
-        return self._taken or not kept or any((one.type, one.spot) == (offer.type, offer.spot) for one in kept)
 
     def _start(self) -> None:
         if self._taken:
@@ -579,9 +445,9 @@ class Fleet:
             self._start_lease_s = lease_within(room_s, self._start_lease_s, self._ready_s)
             self._check_names()
             self._generation = self._journal.intend(self.id, self._wanted())
-        self._end(unwanted)
+        self._machines.end(unwanted)
         try:
-            self._offers.look_up([one for one in self._settings.rented(plan) if one.name not in self.machines])
+            self._machines.look_up_offers([one for one in self._settings.rented(plan) if one.name not in self.machines])
             self.reconcile()
         except ProviderRefused as error:
             self._start_around(error)
@@ -626,7 +492,7 @@ class Fleet:
 
     def moved(self, names: Iterable[str]) -> None:
         """Note that bytes move on routes of these gateways."""
-        self._boots.moved(names)
+        self._machines.boots.moved(names)
 
     def machine_id(self, name: str) -> str:
         """Return the provider's id of a machine. Raises GatewayError while it is replaced."""
@@ -641,7 +507,7 @@ class Fleet:
             raise GatewayError(f"no Service can lead to {name}")
         provider = self._provider
         try:
-            self._in_flight.within(LAUNCH_S, f"Services of {name}", lambda: provider.expose(machine, services))
+            self._machines.in_flight.within(LAUNCH_S, f"Services of {name}", lambda: provider.expose(machine, services))
         except CallRefused as error:
             action = error.refusal.action
             raise GatewayError(
@@ -679,7 +545,7 @@ class Fleet:
             return
         from tradewind.fleet.readiness import Readiness
 
-        readiness = Readiness(self._provider, self._liveness.listed, self._ended, self._reach, self._trouble)
+        readiness = Readiness(self._provider, self._machines.listed, self._ended, self._reach, self._trouble)
         try:
             readiness.wait(waited, deadline_s, on_ready)
         except GatewayLost as error:
@@ -695,7 +561,7 @@ class Fleet:
             raise
 
     def _orders(self, lease_s: int) -> list[LaunchOrder]:
-        return self._ordering.of(self.plan, lease_s, self._generation, self._enrolment)
+        return self._machines.orders(self.plan, lease_s, self._generation, self._enrolment)
 
     @property
     def _secured(self) -> bool:
@@ -705,12 +571,6 @@ class Fleet:
     def _answering(self) -> list[str]:
         """Return the machines that have answered. The lead at home has no lease."""
         return [name for name in list(self._addresses) if name in self.machines]
-
-    def _charge_dead(self) -> None:
-        """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most."""
-        with suppress(TradewindError, OSError):
-            for name, ended in self._liveness.dead(dict(self.machines)).items():
-                self._charges.ended(name, ended.ended_unix_s if ended else None)
 
     def _note_lease(self, name: str, lease_s: float) -> None:
         self._journal.leased(self.id, name, lease_s)

@@ -11,7 +11,7 @@ use tradewind_wire::frame::{CHECKSUMS_BYTES, Head};
 pub struct ObjectBytes {
     /// Their length.
     pub size_bytes: u64,
-    /// Whether their checksums follow the bytes of all objects, because the manifest has none.
+    /// True if their checksums follow the bytes of all objects, because the manifest has none.
     pub sums_follow: bool,
 }
 

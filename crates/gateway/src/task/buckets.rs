@@ -1,9 +1,10 @@
 //! `ls` of an account, `mb` and `rb`: buckets and containers.
 
+use super::error::{TaskError, TaskResult};
 use super::list::{Form, utc};
 use super::rm::Rm;
+use super::streams::Streams;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult};
 use crate::retry::RetryPolicy;
 use serde::Serialize;
 use std::io::{self, Write};

@@ -1,6 +1,7 @@
 //! `jobs cancel`: removes what a stopped job left unfinished and marks it cancelled.
 
-use super::{Streams, TaskError, TaskResult};
+use super::error::{TaskError, TaskResult};
+use super::streams::Streams;
 use crate::failure::counted;
 use crate::lead::journal::{Journal, JournalError};
 use crate::lead::state_dir::StateDir;

@@ -1,7 +1,9 @@
 //! `cat`: writes objects to stdout, one after the other.
 
+use super::error::{TaskError, TaskResult};
+use super::folders::is_folder;
 use super::refused::Refused;
-use super::{Streams, TaskError, TaskResult, is_folder};
+use super::streams::Streams;
 use crate::failure::{counted, object_url};
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;

@@ -1,8 +1,10 @@
 //! `check`: compares two trees, by what stores state or by reading both.
 
+use super::error::{TaskError, TaskResult};
+use super::folders::{folder_of, no_directory, nothing_in, object_instead};
 use super::refused::Refused;
+use super::streams::Streams;
 use super::text::{escaped, one_line};
-use super::{Streams, TaskError, TaskResult, folder_of, no_directory, nothing_in, object_instead};
 use crate::failure::{counted, object_url};
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::join::{Join, JoinError, Joined, Side};
@@ -33,7 +35,7 @@ const WINDOWS_MAX: usize = 2;
 
 /// Inputs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+enum Rule {
     /// Facts that stores state.
     Stated(Comparison),
     /// The bytes.
@@ -42,7 +44,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// Compares the bytes if `read`, and of two folders if a checksum must decide: files state none.
-    pub(super) fn between(sides: &[(Arc<dyn Store>, String); 2], compare: Comparison, read: bool) -> Self {
+    fn between(sides: &[(Arc<dyn Store>, String); 2], compare: Comparison, read: bool) -> Self {
         let are_files = sides.iter().all(|(store, _)| is_file(store));
         match read || are_files && compare == Comparison::Checksum {
             true => Self::Read,
@@ -53,14 +55,14 @@ impl Rule {
 
 /// Compares a source with a destination.
 pub(super) struct Check {
-    pub(super) sides: [(Arc<dyn Store>, String); 2],
-    pub(super) rule: Rule,
-    pub(super) one_way: bool,
-    pub(super) json: bool,
-    pub(super) policy: RetryPolicy,
-    pub(super) tags: [Tags; 2],
+    sides: [(Arc<dyn Store>, String); 2],
+    rule: Rule,
+    one_way: bool,
+    json: bool,
+    policy: RetryPolicy,
+    tags: [Tags; 2],
     /// Number of source objects that the filter leaves out.
-    pub(super) excluded: AtomicU64,
+    excluded: AtomicU64,
 }
 
 /// The finding about one name.
@@ -115,6 +117,18 @@ struct SummaryLine<'a> {
 }
 
 impl Check {
+    pub(super) fn new(
+        sides: [(Arc<dyn Store>, String); 2],
+        compare: Comparison,
+        read: bool,
+        one_way: bool,
+        json: bool,
+        policy: RetryPolicy,
+    ) -> Self {
+        let rule = Rule::between(&sides, compare, read);
+        Self { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
+    }
+
     pub(super) async fn run(mut self, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
         let selector = Selector::new(filter)?;
         for (_, prefix) in &mut self.sides {

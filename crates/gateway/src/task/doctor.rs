@@ -1,7 +1,8 @@
 //! `doctor`: checks this installation and explains how to fix problems.
 
+use super::error::{TaskError, TaskResult};
+use super::streams::Streams;
 use super::text::one_line;
-use super::{Streams, TaskError, TaskResult};
 use crate::failure::outcome_of;
 use crate::retry::RetryPolicy;
 use serde::Serialize;
@@ -44,8 +45,15 @@ struct Line<'a> {
     hint: Option<&'a str>,
 }
 
-/// Checks each store and prints one line per fact. Ends with the outcome of the first store that fails.
-pub(super) async fn doctor(stores: &[StoreSpec], json: bool, policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
+/// Checks clouds, then stores, and prints one line per fact. Ends with the outcome of the first store that fails.
+pub(super) async fn doctor(
+    clouds: &[StoreSpec],
+    stores: &[StoreSpec],
+    json: bool,
+    policy: RetryPolicy,
+    streams: &mut Streams,
+) -> TaskResult {
+    look_at_clouds(clouds, json, streams).await?;
     // A user waits for the answer: make one attempt, so that a wrong endpoint is reported at once.
     let policy = RetryPolicy { tries_max: 1, ..policy };
     let mut first_failure = None;
@@ -161,7 +169,7 @@ fn clock_words(ahead_s: i64) -> String {
 }
 
 /// Prints what this machine has for each cloud: credentials, and the clock difference if the cloud is used.
-pub(super) async fn look_at_clouds(clouds: &[StoreSpec], json: bool, streams: &mut Streams) -> TaskResult {
+async fn look_at_clouds(clouds: &[StoreSpec], json: bool, streams: &mut Streams) -> TaskResult {
     let looking = clouds.iter().map(|spec| async move {
         let config = crate::stores::config_of(spec);
         (spec, tradewind_store::look_at_cloud(&config, CLOUD_TIMEOUT).await)

@@ -1,9 +1,11 @@
 //! `du`: sums sizes, of everything and of folders.
 
+use super::error::{TaskError, TaskResult};
+use super::folders::{folder_of, is_only_empty, nothing_in};
 use super::list::Form;
 use super::refused::Refused;
+use super::streams::Streams;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of, is_only_empty, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;

@@ -1,6 +1,8 @@
 //! `exists`: whether a name that looks like a pattern is an object or a folder after all.
 
-use super::{Streams, TaskResult, folder_of};
+use super::error::TaskResult;
+use super::folders::folder_of;
+use super::streams::Streams;
 use crate::retry::RetryPolicy;
 use serde::Serialize;
 use std::sync::Arc;

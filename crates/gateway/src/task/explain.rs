@@ -1,7 +1,9 @@
 //! `--explain`: why a key is selected or left out, and what would happen to it at each destination.
 
+use super::dispatch::Opened;
+use super::error::{TaskError, TaskResult};
+use super::streams::Streams;
 use super::text::escaped;
-use super::{Opened, Streams, TaskError, TaskResult};
 use crate::failure::object_url;
 use crate::lead::compare::{self, Difference, Times, Verdict};
 use crate::lead::local_sums;

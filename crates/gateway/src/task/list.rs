@@ -1,8 +1,10 @@
 //! `ls`.
 
+use super::error::{TaskError, TaskResult};
+use super::folders::{folder_of, is_only_empty, nothing_in};
 use super::refused::Refused;
+use super::streams::Streams;
 use super::text::{escaped, human_bytes};
-use super::{Streams, TaskError, TaskResult, folder_of, is_only_empty, nothing_in};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::{Selector, Within};

@@ -1,6 +1,7 @@
 //! `locate`: finds the region in which a store keeps its objects.
 
-use super::{Streams, TaskResult};
+use super::error::TaskResult;
+use super::streams::Streams;
 use crate::retry::RetryPolicy;
 use serde::Serialize;
 use tradewind_contract::StoreSpec;

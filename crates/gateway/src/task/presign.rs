@@ -1,7 +1,8 @@
 //! `presign`: an address that reads an object without credentials.
 
+use super::error::TaskResult;
 use super::list::utc;
-use super::{Streams, TaskResult};
+use super::streams::Streams;
 use serde::Serialize;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -4,7 +4,8 @@
 //! sent concurrently. The length is unknown beforehand, so parts grow with their number. Where all parts must have one
 //! size they cannot grow, and the length is limited to chunk × parts.
 
-use super::{Streams, TaskError, TaskResult};
+use super::error::{TaskError, TaskResult};
+use super::streams::Streams;
 use crate::attributes::{Inherited, locked, set_by};
 use crate::failure::{counted, object_url};
 use crate::reading::Summing;

@@ -1,6 +1,7 @@
 //! Reports or counts entries that a listing names but cannot provide.
 
-use super::{Streams, TaskError, TaskResult};
+use super::error::{TaskError, TaskResult};
+use super::streams::Streams;
 use crate::failure::counted;
 use crate::lead::select::Selector;
 use tradewind_contract::Outcome;

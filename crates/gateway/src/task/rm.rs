@@ -6,9 +6,12 @@
 //! An object that changed after it was listed is kept, because the user may not have meant it. Stores that can check
 //! this without another request always do; if a size or time selected the object, it is checked everywhere.
 
+use super::backlog::Backlog;
+use super::error::{TaskError, TaskResult};
+use super::folders::{folder_of, is_folder, nothing_in};
 use super::refused::Refused;
+use super::streams::Streams;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of, is_folder, nothing_in};
 use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::pages::{Listing, NameSpan};
@@ -17,8 +20,7 @@ use crate::retry::RetryPolicy;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use tradewind_contract::{ObjectFilter, Outcome};
 use tradewind_store::{Error, ErrorKind, ObjectDeletion, ObjectInfo, Precondition, Skips, Store};
@@ -346,9 +348,9 @@ impl Gone {
     }
 }
 
-/// Objects to delete, in an unnamed temporary file: one line of JSON each.
+/// Objects to delete.
 struct Listed {
-    file: BufWriter<File>,
+    objects: Backlog<ListedObject>,
     /// True if an object whose state differs from its listing must be kept.
     states_matter: bool,
     /// Number of objects that the filter left out.
@@ -357,7 +359,6 @@ struct Listed {
     written_before_unix_ms: Option<i64>,
 }
 
-/// One line of [`Listed`].
 #[derive(Serialize, Deserialize)]
 struct ListedObject {
     key: String,
@@ -370,38 +371,30 @@ struct ListedObject {
 
 impl Listed {
     fn create(states_matter: bool) -> io::Result<Self> {
-        let file = BufWriter::new(tempfile::tempfile()?);
-        Ok(Self { file, states_matter, excluded: 0, written_before_unix_ms: None })
+        Ok(Self { objects: Backlog::create()?, states_matter, excluded: 0, written_before_unix_ms: None })
     }
 
     fn push(&mut self, object: &ObjectInfo) -> io::Result<()> {
         let key = object.key.clone();
-        let line = match self.states_matter {
+        let object = match self.states_matter {
             true => {
                 let not_after_unix_ms = Precondition::exact(object).modified_unix_ms;
                 ListedObject { key, condition: Precondition::listed(object), not_after_unix_ms }
             }
             false => ListedObject { key, condition: Precondition::default(), not_after_unix_ms: None },
         };
-        serde_json::to_writer(&mut self.file, &line)?;
-        self.file.write_all(b"\n")
+        self.objects.push(&object)
     }
 
     /// Reads the objects back, in batches of at most `keys_max`.
     fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<ObjectDeletion>>>> {
-        let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
-        let mut lines = BufReader::new(file).lines();
         let written_before_unix_ms = self.written_before_unix_ms.filter(|_| self.states_matter);
-        let deletion = move |line: io::Result<String>| {
-            let ListedObject { key, condition, not_after_unix_ms } = serde_json::from_str(&line?)?;
-            let condition = Precondition { not_after_unix_ms, written_before_unix_ms, ..condition };
-            Ok(ObjectDeletion { key, condition })
+        let deletion = move |object: ListedObject| {
+            let ListedObject { key, condition, not_after_unix_ms } = object;
+            ObjectDeletion { key, condition: Precondition { not_after_unix_ms, written_before_unix_ms, ..condition } }
         };
-        Ok(std::iter::from_fn(move || {
-            let batch: io::Result<Vec<ObjectDeletion>> = lines.by_ref().take(keys_max).map(deletion).collect();
-            batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
-        }))
+        let batches = self.objects.into_batches(keys_max)?;
+        Ok(batches.map(move |batch| Ok(batch?.into_iter().map(deletion).collect())))
     }
 }
 

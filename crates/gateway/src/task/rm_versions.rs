@@ -4,18 +4,21 @@
 //! key is deleted after all its older ones, and only if none of these failed. So an old version never becomes visible
 //! because the deletion was interrupted.
 
+use super::backlog::Backlog;
+use super::error::{TaskError, TaskResult};
+use super::folders::folder_of;
 use super::rm::Tally;
+use super::streams::Streams;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::failure::{counted, kind_name};
 use crate::lead::deletion::BATCH_KEYS_MAX;
 use crate::lead::select::Selector;
 use crate::retry::{RetryPolicy, backoff};
+use crate::stores::config_of;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
-use tradewind_contract::{ObjectFilter, Outcome};
+use std::io::{self, Write};
+use tradewind_contract::{ObjectFilter, Outcome, StoreSpec};
 use tradewind_store::{Error, ErrorKind, ObjectVersion, Rounds, Versions};
 
 /// Most keys whose latest version is kept because an older one could not be deleted. With more, all latest ones are.
@@ -52,10 +55,7 @@ struct Line<'a> {
     message: Option<String>,
 }
 
-/// Versions to delete, in an unnamed temporary file: one line of JSON each.
-struct Backlog(BufWriter<File>);
-
-/// One line of a [`Backlog`].
+/// A version that is to be deleted, in a [`Backlog`].
 #[derive(Serialize, Deserialize)]
 struct Entry {
     key: String,
@@ -65,13 +65,20 @@ struct Entry {
 
 /// All that is to be deleted.
 struct Chosen {
-    older: Backlog,
-    latest: Backlog,
+    older: Backlog<Entry>,
+    latest: Backlog<Entry>,
     count: Count,
     excluded: u64,
 }
 
 impl RmVersions {
+    /// Deletes nothing unless `dry_run` is set to false.
+    pub(super) fn counting(store: &StoreSpec, policy: RetryPolicy) -> Result<Self, TaskError> {
+        let versions = Versions::open(&config_of(store))?;
+        let url = store.url.trim_end_matches('/').to_owned();
+        Ok(Self { versions, url, dry_run: true, json: false, allow_empty: true, policy })
+    }
+
     /// Prints the number of versions and markers, and their bytes, as one JSON document.
     pub(super) async fn count(
         &self,
@@ -163,14 +170,15 @@ impl RmVersions {
 
     async fn remove(
         &self,
-        backlog: Backlog,
+        backlog: Backlog<Entry>,
         kept: &mut HashSet<String>,
         tally: &mut Tally,
         streams: &mut Streams,
     ) -> TaskResult {
         for batch in backlog.into_batches(self.versions.delete_max().min(BATCH_KEYS_MAX))? {
+            let versions = batch?.into_iter().map(ObjectVersion::from);
             let (blocked, free): (Vec<_>, Vec<_>) =
-                batch?.into_iter().partition(|version| kept.len() >= KEPT_KEYS_MAX || kept.contains(&version.key));
+                versions.partition(|version| kept.len() >= KEPT_KEYS_MAX || kept.contains(&version.key));
             let message = "kept, because an older version could not be deleted and would become the latest";
             let blocked = blocked.into_iter().map(|version| {
                 let error = Error::new(ErrorKind::PreconditionFailed, "delete", self.url_of(&version.key), message);
@@ -255,39 +263,19 @@ impl RmVersions {
     }
 }
 
+impl From<Entry> for ObjectVersion {
+    fn from(Entry { key, version, is_marker }: Entry) -> Self {
+        Self { key, version, is_marker, ..Self::default() }
+    }
+}
+
 impl Chosen {
     fn push(&mut self, version: ObjectVersion) -> io::Result<()> {
         self.count.markers += u64::from(version.is_marker);
         self.count.versions += u64::from(!version.is_marker);
         self.count.size_bytes += version.size_bytes;
         let backlog = if version.is_latest { &mut self.latest } else { &mut self.older };
-        backlog.push(version)
-    }
-}
-
-impl Backlog {
-    fn create() -> io::Result<Self> {
-        Ok(Self(BufWriter::new(tempfile::tempfile()?)))
-    }
-
-    fn push(&mut self, version: ObjectVersion) -> io::Result<()> {
         let ObjectVersion { key, version, is_marker, .. } = version;
-        serde_json::to_writer(&mut self.0, &Entry { key, version, is_marker })?;
-        self.0.write_all(b"\n")
-    }
-
-    /// Reads the versions back, in batches of at most `versions_max`.
-    fn into_batches(self, versions_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<ObjectVersion>>>> {
-        let mut file = self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
-        let mut lines = BufReader::new(file).lines();
-        let version = |line: io::Result<String>| {
-            let Entry { key, version, is_marker } = serde_json::from_str(&line?)?;
-            Ok(ObjectVersion { key, version, is_marker, ..ObjectVersion::default() })
-        };
-        Ok(std::iter::from_fn(move || {
-            let batch: io::Result<Vec<ObjectVersion>> = lines.by_ref().take(versions_max).map(version).collect();
-            batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
-        }))
+        backlog.push(&Entry { key, version, is_marker })
     }
 }

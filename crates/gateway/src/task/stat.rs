@@ -1,8 +1,10 @@
 //! `stat`: what a store states about one object.
 
+use super::error::{TaskError, TaskResult};
+use super::folders::is_folder;
 use super::list::utc;
+use super::streams::Streams;
 use super::text::{escaped, human_bytes};
-use super::{Streams, TaskError, TaskResult, is_folder};
 use crate::failure::object_url;
 use crate::retry::RetryPolicy;
 use base64::Engine;

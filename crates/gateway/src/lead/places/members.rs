@@ -43,7 +43,7 @@ impl<'a> Piece<'a> {
 /// A part, and the key that it is written to.
 type WrittenPart<'a> = (&'a Part<'a>, String);
 
-/// What the parts of a job are written to, so that a source is compared only with what it may be.
+/// The keys that the parts of a job are written to, arranged so that a source is compared only with those near it.
 struct Written<'a> {
     trees: Vec<WrittenPart<'a>>,
     /// Objects by a form of their names without directories.
@@ -68,7 +68,7 @@ impl<'a> Written<'a> {
         written
     }
 
-    /// What may be where `part` is, beside trees: for an object, those of its name; for a tree, whatever is in a directory.
+    /// Returns the objects that may be where `part` is: those of its name, or for a tree, one of each directory.
     fn objects_near(&self, part: &Part<'_>) -> impl Iterator<Item = &WrittenPart<'a>> {
         let of_name = (!part.is_tree).then(|| self.objects.get(&loose_form(last_part(part.key)))).flatten();
         let in_directories = part.is_tree.then(|| self.directories.values());

@@ -53,7 +53,7 @@ pub struct WorkItem {
     pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
-    /// Whether the destination may take its name for that of another object of this job, or change it.
+    /// Set if the destination may take its name for that of another object of this job, or change it.
     pub twin: Option<Twin>,
 }
 
