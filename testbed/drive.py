@@ -75,6 +75,11 @@ class Finished:
         """The objects that failed."""
         return [event for event in self.events if event["event"] == "object_failed"]
 
+    @property
+    def failure_kinds(self) -> list[str]:
+        """The kinds of error of the objects that failed."""
+        return [failure["kind"] for failure in self.failures]
+
     def expect(self, code: int) -> Finished:
         """Fail with the command's output unless the exit code is ``code``. Return self."""
         assert self.code == code, (

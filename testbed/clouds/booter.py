@@ -103,6 +103,10 @@ class Booter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def living(self) -> list[BootedMachine]:
+        """Return the machines that have not ended."""
+        return [machine for machine in self.machines.values() if not machine.ended.is_set()]
+
     def boot(
         self, machine_id: str, user_data: str, region: str = "", on_end: Callable[[], None] | None = None
     ) -> BootedMachine:

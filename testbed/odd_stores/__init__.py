@@ -46,9 +46,10 @@ from testbed.odd_stores.exchange import Asking, Drip, Edit, Endless, Instead, La
 from testbed.odd_stores.habits import Habits
 from testbed.odd_stores.objects import Object, Objects, Upload
 from testbed.odd_stores.place import OddPlace
-from testbed.odd_stores.server import Kind, OddStore
+from testbed.odd_stores.server import KINDS, Kind, OddStore
 
 __all__ = [
+    "KINDS",
     "Answer",
     "Asking",
     "Call",

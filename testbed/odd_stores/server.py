@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from testbed.faults.exchanges import FaultyServer
@@ -31,6 +31,7 @@ from testbed.odd_stores.objects import Objects
 from testbed.odd_stores.xml_dialect import XmlDialect
 
 Kind = Literal["s3", "gcs", "azure"]
+KINDS: list[Kind] = list(get_args(Kind))
 KEEP_ALIVE_S = 0.1
 """Pause between the spaces that :class:`Wait` sends while an answer is held back."""
 

@@ -16,6 +16,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.faults import HttpProxy
+from testbed.odd_stores import KINDS, OddStore
 from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
 from testbed.s3 import S3
 from testbed.servers import Server, azurite, ceph, gcs, minio, moto, rclone, s3rver, seaweedfs, shared, versitygw
@@ -119,6 +120,25 @@ def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> C
         return S3Place(request.getfixturevalue(S3_FIXTURES[kind]), command)
 
     return make
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
+    """An empty store of each kind that can be given bad habits and faults."""
+    with OddStore(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def s3_store() -> Iterator[OddStore]:
+    with OddStore("s3") as made:
+        yield made
+
+
+@pytest.fixture
+def azure_store() -> Iterator[OddStore]:
+    with OddStore("azure") as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, Finished
+from testbed.trees import tree_hashes, write_tree
 from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE
 from tradewind.state.database import open_database
 
@@ -21,17 +22,8 @@ SLOWLY = ("--limit-rate", "1MB/s")
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    for number in range(OBJECTS):
-        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
-    return folder
-
-
-def same(source: Path, copy: Path) -> bool:
-    return {path.name: path.read_bytes() for path in source.iterdir()} == {
-        path.name: path.read_bytes() for path in copy.iterdir()
-    }
+    write_tree(tmp_path / "source", {f"{number:03}": OBJECT_BYTES for number in range(OBJECTS)})
+    return tmp_path / "source"
 
 
 def detached(command: Command, source: Path, copy: Path) -> str:
@@ -59,7 +51,7 @@ def test_attach_shows_a_detached_job_to_its_end_and_wait_returns_its_exit_code(
     waiter.join()
     assert f"moved   {OBJECTS} objects" in attached.stderr
     assert (waited[0].code, waited[0].stdout, waited[0].stderr) == (0, "", "")
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
     again = command.run("jobs", "attach", job_id, "--json").expect(0)
     assert again.summary["exit_code"] == 0 and again.summary["job_id"] == job_id
 
@@ -75,7 +67,7 @@ def test_an_attached_command_that_is_stopped_leaves_the_job_alone(
     assert ended.code == 130 and f"tradewind jobs pause {job_id}" in ended.stderr
     assert [job["state"] for job in command.jobs()] == ["running"]
     command.run("jobs", "wait", job_id).expect(0)
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
 
 
 def test_attach_resumes_a_job_whose_process_was_killed(command: Command, source: Path, tmp_path: Path) -> None:
@@ -90,7 +82,7 @@ def test_attach_resumes_a_job_whose_process_was_killed(command: Command, source:
     adopted = command.run("jobs", "attach", job_id).expect(0)
     assert f"the process that ran job {job_id} was killed" in adopted.stderr
     assert "in earlier runs" in adopted.stderr, "acknowledged work is not repeated"
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
     assert os.listdir(command.state / "fleets") == []
     runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
     assert [run["outcome"] for run in runs] == [None, "done"]
@@ -108,7 +100,7 @@ def test_two_commands_that_adopt_one_job_start_it_once(command: Command, source:
     assert [end.code for end in ends] == [0, 0], [end.stderr for end in ends]
     runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
     assert len(runs) == 2, "the first run, and one that resumed it"
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
 
 
 def test_a_paused_job_is_shown_as_paused_and_can_be_resumed(command: Command, source: Path, tmp_path: Path) -> None:
@@ -125,7 +117,7 @@ def test_a_paused_job_is_shown_as_paused_and_can_be_resumed(command: Command, so
     assert command.run("jobs", "attach", job_id).expect(130).stderr.count(f"job {job_id} is paused") == 1
     resumed = command.run("jobs", "resume", job_id).expect(0)
     assert "in earlier runs" in resumed.stderr
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
     assert [job["state"] for job in command.jobs()] == ["done"]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testbed.drive import Command, Finished
+from testbed.drive import Command
 from testbed.faults import Rule
 from testbed.odd_stores import Answer, OddPlace, OddStore, during
 from testbed.places import FilePlace
@@ -17,33 +16,23 @@ CONTENTS = {"d/a": b"a", "d/sub/b": b"b", "d/sub/deep/c": b"c", "top": b"top"}
 BELOW = {key.removeprefix("d/"): content for key, content in CONTENTS.items() if key.startswith("d/")}
 
 
-@pytest.fixture
-def store() -> Iterator[OddStore]:
-    with OddStore("azure") as made:
-        yield made
-
-
 @pytest.fixture(params=["hierarchical", "markers"])
-def place(request: pytest.FixtureRequest, store: OddStore, command: Command) -> OddPlace:
+def place(request: pytest.FixtureRequest, azure_store: OddStore, command: Command) -> OddPlace:
     """A container with directories: of a hierarchical namespace, or as Hadoop's marker blobs."""
-    made = OddPlace(store, command)
+    made = OddPlace(azure_store, command)
     for key, content in CONTENTS.items():
         made.put(key, content)
     if request.param == "hierarchical":
-        store.habits.lists_directories = True
+        azure_store.habits.lists_directories = True
     else:
         for name in ("d", "d/sub", "d/sub/deep"):
-            store.objects.put(made.bucket, name, b"", {"x-ms-meta-hdi_isfolder": "true"})
-    store.habits.page_keys = 2
+            azure_store.objects.put(made.bucket, name, b"", {"x-ms-meta-hdi_isfolder": "true"})
+    azure_store.habits.page_keys = 2
     return made
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def kinds(done: Finished) -> list[str]:
-    return [failure["kind"] for failure in done.failures]
 
 
 def blobs(place: OddPlace) -> dict[str, bytes]:
@@ -83,9 +72,9 @@ def test_directories_at_the_destination_are_not_extraneous(place: OddPlace, comm
     assert blobs(place) == CONTENTS
 
 
-def test_encoded_names_are_decoded(store: OddStore, command: Command, tmp_path: Path) -> None:
-    store.habits.encodes_names = True
-    place = OddPlace(store, command)
+def test_encoded_names_are_decoded(azure_store: OddStore, command: Command, tmp_path: Path) -> None:
+    azure_store.habits.encodes_names = True
+    place = OddPlace(azure_store, command)
     contents = {"d/100% sure": b"1", "d/a+b": b"2", "d/é": b"3", "d/%41": b"4"}
     for key, content in contents.items():
         place.put(key, content)
@@ -108,13 +97,13 @@ def test_encoded_names_are_decoded(store: OddStore, command: Command, tmp_path: 
     ],
 )
 def test_a_name_conflict_is_reported(
-    store: OddStore, command: Command, tmp_path: Path, operation: str, status: int, code: str, words: str
+    azure_store: OddStore, command: Command, tmp_path: Path, operation: str, status: int, code: str, words: str
 ) -> None:
-    place, source = OddPlace(store, command), tmp_path / "k"
+    place, source = OddPlace(azure_store, command), tmp_path / "k"
     source.write_bytes(b"small" if operation == "put" else payload("k", 12 * MIB))
-    rule = store.add(Rule(Answer(status, code), when=during(operation)))
+    rule = azure_store.add(Rule(Answer(status, code), when=during(operation)))
     done = command.run("cp", "--json", source, f"{place.url}/k", "--chunk-size", "5MiB", *place.flags("dst")).expect(1)
-    assert kinds(done) == ["occupied"]
+    assert done.failure_kinds == ["occupied"]
     assert words in done.failures[0]["message"] and code in done.failures[0]["message"]
     assert done.failures[0]["hint"]
     # Three parts may be in flight when the first one is refused.

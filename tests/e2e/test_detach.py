@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command, find_binary
+from testbed.trees import tree_hashes, write_tree
 from tradewind.model.locks import is_locked
 
 OBJECTS, OBJECT_BYTES = 40, 100_000
@@ -21,17 +22,8 @@ def command(tmp_path: Path) -> Command:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    for number in range(OBJECTS):
-        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
-    return folder
-
-
-def same(source: Path, copy: Path) -> bool:
-    return {path.name: path.read_bytes() for path in source.iterdir()} == {
-        path.name: path.read_bytes() for path in copy.iterdir()
-    }
+    write_tree(tmp_path / "source", {f"{number:03}": OBJECT_BYTES for number in range(OBJECTS)})
+    return tmp_path / "source"
 
 
 def test_a_detached_job_runs_after_the_command_has_returned(command: Command, source: Path, tmp_path: Path) -> None:
@@ -41,7 +33,7 @@ def test_a_detached_job_runs_after_the_command_has_returned(command: Command, so
     assert f"tradewind jobs cancel {job_id}" in started.stderr
     command.wait_until_alone()
     assert [(job["id"], job["state"]) for job in command.jobs()] == [(job_id, "done")]
-    assert same(source, tmp_path / "copy")
+    assert tree_hashes(source) == tree_hashes(tmp_path / "copy")
     said = (command.state / "jobs" / job_id / "output.log").read_text()
     assert f"moved   {OBJECTS} objects" in said and "\x1b" not in said
 

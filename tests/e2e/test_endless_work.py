@@ -11,10 +11,9 @@ import pytest
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished
 from testbed.faults import Rule
-from testbed.odd_stores import Answer, Hang, Kind, OddPlace, OddStore, Request, Wait, during
+from testbed.odd_stores import KINDS, Answer, Hang, Kind, OddPlace, OddStore, Request, Wait, during
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 CHUNK = ("--chunk-size", "5MiB")
 CONTENT = payload("k", 12 * MIB)
 WORK_S = 2
@@ -26,28 +25,12 @@ SOON_S = 200.0
 """Time limit of a test, well below the minutes that each object would take by itself."""
 
 
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
-    with OddStore(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def azure_store() -> Iterator[OddStore]:
-    with OddStore("azure") as made:
-        yield made
-
-
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
     """An event that is only set at the end of the test, so that no thread of the server waits for ever."""
     event = threading.Event()
     yield event
     event.set()
-
-
-def kinds(done: Finished) -> list[str]:
-    return [failure["kind"] for failure in done.failures]
 
 
 # Stores that never finish.
@@ -62,7 +45,7 @@ def test_an_endless_answer_of_white_space_fails_the_object(
     rule = store.add(Rule(Wait(never.wait, keep_alive=True), when=during(operation)))
     arguments = [str(source), f"{place.url}/k", *CHUNK, *LIMIT, *place.flags("dst")]
     done = command.run("cp", "--json", *arguments, timeout_s=SOON_S).expect(5)
-    assert kinds(done) == ["unavailable"]
+    assert done.failure_kinds == ["unavailable"]
     assert "still working after" in done.failures[0]["message"]
     assert rule.strikes == 1, "it is not requested again"
 
@@ -85,7 +68,7 @@ def test_a_copy_without_progress_is_aborted_and_leaves_nothing(azure_store: OddS
     azure_store.habits.pending_copies = -1
     arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
     done = command.run("cp", "--json", *arguments, *LIMIT, timeout_s=SOON_S).expect(5)
-    assert kinds(done) == ["unavailable"]
+    assert done.failure_kinds == ["unavailable"]
     assert f"no progress for {WORK_S} s" in done.failures[0]["message"]
     assert len(azure_store.requests(during("copy"))) == 1
     assert len(azure_store.requests(during("abort copy"))) == 1

@@ -17,6 +17,7 @@ import pytest
 
 import tradewind
 from testbed.drive import MARK, Command, find_binary
+from testbed.trees import tree_hashes, write_tree
 from tradewind.engine import job_control
 from tradewind.engine.jobs import JobStore
 from tradewind.errors import JobBusy, JobNotFound, StateError, UsageError
@@ -32,11 +33,8 @@ def engine(tmp_path: Path) -> tradewind.Engine:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    for number in range(OBJECTS):
-        (folder / f"{number:03}").write_bytes(os.urandom(OBJECT_BYTES))
-    return folder
+    write_tree(tmp_path / "source", {f"{number:03}": OBJECT_BYTES for number in range(OBJECTS)})
+    return tmp_path / "source"
 
 
 def request(source: Path, **options: object) -> tradewind.Request:
@@ -45,10 +43,7 @@ def request(source: Path, **options: object) -> tradewind.Request:
 
 
 def same(source: Path) -> bool:
-    copy = source.parent / "copy"
-    return {path.name: path.read_bytes() for path in source.iterdir()} == {
-        path.name: path.read_bytes() for path in copy.iterdir()
-    }
+    return tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
 def test_old_jobs_that_cannot_be_removed_do_not_keep_a_new_one(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from testbed.drive import Command, Finished
+from testbed.drive import Command
 from testbed.faults import Rule
 from testbed.odd_stores import (
     Answer,
@@ -30,34 +30,11 @@ from testbed.places import AzurePlace, S3Place
 from testbed.servers import Server, versitygw
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 CHUNK = ("--chunk-size", "5MiB")
 OLD, NEW = payload("old", 1_000), payload("new", 1_000)
 PAGE = b"<!DOCTYPE html><html><body>Sign in to the network</body></html>"
 DELETES = ("delete", "delete many")
 SECOND_S = 1.1
-
-
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
-    with OddStore(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def s3_store() -> Iterator[OddStore]:
-    with OddStore("s3") as made:
-        yield made
-
-
-@pytest.fixture
-def azure_store() -> Iterator[OddStore]:
-    with OddStore("azure") as made:
-        yield made
-
-
-def kinds(done: Finished) -> list[str]:
-    return [failure["kind"] for failure in done.failures]
 
 
 def page(status: int) -> Instead:
@@ -92,7 +69,7 @@ def test_an_upload_that_is_not_stored_as_written_is_not_called_done(
     source.write_bytes(payload("big", 12 * MIB))
     store.add(Rule(damage(place, "k", fault), when=during("complete upload")))
     done = command.run("mv", "--json", source, f"{place.url}/k", *CHUNK, *place.flags("dst"))
-    assert (done.code, kinds(done)) == ((1, ["overwritten"]) if fault == "replaced" else (6, ["mismatch"]))
+    assert (done.code, done.failure_kinds) == ((1, ["overwritten"]) if fault == "replaced" else (6, ["mismatch"]))
     assert source.exists()
     assert place.contents() == ({"k": b"another's"} if fault == "replaced" else {})
 
@@ -117,7 +94,7 @@ def test_a_wrong_server_side_copy_is_not_called_done(store: OddStore, command: C
     arguments = [f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")]
     done = command.run("mv", "--json", *arguments)
     if fault == "replaced":
-        assert (done.code, kinds(done)) == (1, ["overwritten"])
+        assert (done.code, done.failure_kinds) == (1, ["overwritten"])
         assert (source.contents(), place.contents()) == ({"k": OLD}, {"k": b"another's"})
     else:
         done.expect(0)
@@ -133,7 +110,7 @@ def test_a_pending_copy_that_is_replaced_is_not_called_done(azure_store: OddStor
     arguments = [f"{source.url}/k", f"{place.url}/q", *source.flags("src"), *place.flags("dst")]
     done = command.run("cp", "--json", *arguments).expect(1)
     assert replace.strikes == 1
-    assert kinds(done) == ["overwritten"]
+    assert done.failure_kinds == ["overwritten"]
     assert place.contents() == {"q": b"another's"}
 
 
@@ -151,7 +128,7 @@ def test_a_source_rewritten_before_a_server_side_copy_is_detected(store: OddStor
         assert (source.contents(), place.contents()) == ({}, {"k": NEW})
     else:
         assert done.code != 0, done.stdout
-        assert kinds(done) == ["changed"]
+        assert done.failure_kinds == ["changed"]
         assert (source.contents(), place.contents()) == ({"k": NEW}, {})
 
 
@@ -178,7 +155,7 @@ def test_a_refused_deletion_of_an_unrequested_key_fails_the_batch(
         done = command.run("rm", "-r", "-y", f"{place.url}/d", *place.flags()).expect(4)
     else:
         done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
-        assert kinds(done) == ["protocol"] * 3
+        assert done.failure_kinds == ["protocol"] * 3
     assert "which was not requested" in done.stderr + done.stdout
     assert place.contents() == contents
 
@@ -223,7 +200,7 @@ def test_a_proxys_page_writes_nothing(store: OddStore, command: Command, tmp_pat
     source.write_bytes(OLD)
     store.add(Rule(page(200), when=during("put")))
     done = command.run("mv", "--json", source, f"{place.url}/k", *place.flags("dst")).expect(1)
-    assert kinds(done) == ["protocol"]
+    assert done.failure_kinds == ["protocol"]
     assert source.read_bytes() == OLD
 
 
@@ -245,7 +222,7 @@ def test_mv_keeps_an_object_whose_version_cannot_be_checked(store: OddStore, com
     store.add(Rule(Edit(rewrite), when=during("get"), count=1))
     store.add(Rule(Edit(silence), when=during("head")))
     done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert "it may have changed" in done.failures[0]["message"]
     assert place.contents() == {"d/k": NEW}
 
@@ -353,7 +330,7 @@ def test_reading_back_finds_another_writers_object(
 
     s3_store.add(Rule(Edit(replace), when=during("complete upload")))
     done = command.run("mv", "--json", source, f"{place.url}/k", *CHUNK, "--verify", verify, *place.flags("dst"))
-    assert (done.code, kinds(done)) == (1, ["overwritten"])
+    assert (done.code, done.failure_kinds) == (1, ["overwritten"])
     assert source.exists()
     assert place.contents() == {"k": payload("another", 12 * MIB)}
 
@@ -409,7 +386,7 @@ def test_a_name_that_a_server_does_not_allow_fails_alone(s3_store: OddStore, com
         sides = [*place.flags("src"), *there.flags("dst")]
         time.sleep(SECOND_S)  # A copy from the same second could be the object itself under another name.
         done = command.run(verb, "-r", "--json", place.url, f"{there.url}/to/", *sides).expect(4)
-        assert kinds(done) == ["invalid_key"]
+        assert done.failure_kinds == ["invalid_key"]
         assert sorted(there.sizes()) == [f"to/k{number}" for number in range(5)]
         assert list(place.contents()) == (keys[:1] if verb == "mv" else sorted(keys))
 
@@ -428,7 +405,7 @@ def test_archived_objects_fail_and_the_others_are_copied(
         store.add(Rule(refusal, when=lambda request: during("get")(request) and "/a" in request.path))
         sides = ["--concurrency", "4", *place.flags("src")]
         done = command.run("cp", "-r", "--json", place.url, tmp_path / "to", *sides).expect(4)
-        assert set(kinds(done)) == {"archived"}
+        assert set(done.failure_kinds) == {"archived"}
         assert len(done.failures) == 300
         assert "restore" in done.failures[0]["hint"]
         assert (tmp_path / "to" / "z").read_bytes() == NEW
@@ -484,6 +461,6 @@ def test_mv_keeps_an_object_of_which_only_the_length_is_known(command: Command, 
         place = OddPlace(store, command)
         place.put("d/k", OLD)
         done = command.run("mv", "-r", "--json", f"{place.url}/d", tmp_path / "to", *place.flags()).expect(4)
-        assert kinds(done) == ["changed"]
+        assert done.failure_kinds == ["changed"]
         assert place.contents() == {"d/k": OLD}
         assert (tmp_path / "to" / "k").read_bytes() == OLD

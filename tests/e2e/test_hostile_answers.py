@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,20 +14,18 @@ from testbed.odd_stores import Drip, Edit, Endless, Habits, Kind, OddPlace, OddS
 from testbed.places import FilePlace
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 STORE_IDLE_S = 1
 TRIES_MAX = 2
 RSS_MAX_BYTES = 512 * MIB
 SECRET = "a-secret-of-this-machine"
 
 
-@pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, command: Command) -> Iterator[OddPlace]:
-    with OddStore(request.param, Habits()) as store:
-        made = OddPlace(store, command)
-        made.put("one", b"one")
-        made.put("two", payload("two", MIB))
-        yield made
+@pytest.fixture
+def place(store: OddStore, command: Command) -> OddPlace:
+    made = OddPlace(store, command)
+    made.put("one", b"one")
+    made.put("two", payload("two", MIB))
+    return made
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,26 +11,13 @@ import pytest
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command
 from testbed.faults import Rule
-from testbed.odd_stores import Call, Hang, Kind, Later, OddPlace, OddStore, Request, during
+from testbed.odd_stores import KINDS, Call, Hang, Kind, Later, OddPlace, OddStore, Request, during
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 IDLE_S = 1
 NEW = payload("new", 6 * MIB)
 MANY = 300
 """Number of small objects: more than one bundle, and more than are written before the first answer."""
-
-
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
-    with OddStore(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def s3_store() -> Iterator[OddStore]:
-    with OddStore("s3") as made:
-        yield made
 
 
 class LateWrite:

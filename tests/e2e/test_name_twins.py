@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.drive import Command, Finished
-from testbed.odd_stores import Habits, Kind, OddPlace, OddStore, during
+from testbed.odd_stores import KINDS, Habits, Kind, OddPlace, OddStore, during
 from testbed.places import Place, S3Place
 from testbed.servers import versitygw
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 CASE = ("NAME", "name")
 SEGMENTS = [("y//z", "y/z"), ("A/./b", "A/b"), ("/k", "k"), ("d/../e", "e")]
 SLOW_KINDS = ["minio", "seaweedfs", "ceph"]

@@ -17,6 +17,7 @@ import pytest
 from testbed.chains import chain, with_limits, write
 from testbed.drive import Command, Finished
 from testbed.odd_stores import (
+    KINDS,
     Answer,
     Cut,
     Edit,
@@ -33,7 +34,6 @@ from testbed.odd_stores import (
 from testbed.places import FilePlace
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 XML: list[Kind] = ["s3", "gcs"]
 PAGE_KEYS = 3
 #: Time after which the clock of a store that counts whole seconds has advanced.

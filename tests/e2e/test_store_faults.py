@@ -217,7 +217,7 @@ def test_a_source_object_that_keeps_changing_is_reported(
 
     proxy.add(Rule(Call(overwrite), when=reads("many-chunks"), skip=1))
     done = download(command, filled, back).expect(4)
-    assert [failure["kind"] for failure in done.failures] == ["changed"]
+    assert done.failure_kinds == ["changed"]
     expected = tree_hashes(files.folder)
     del expected["many-chunks"]
     assert tree_hashes(back.folder) == expected
@@ -229,7 +229,7 @@ def test_a_source_object_deleted_during_its_copy_is_reported(
     delete = Call(lambda: filled.client.delete(filled.bucket, "many-chunks"))
     proxy.add(Rule(delete, when=reads("many-chunks"), skip=2, count=1))
     done = download(command, filled, back).expect(4)
-    assert [failure["kind"] for failure in done.failures] == ["not_found"]
+    assert done.failure_kinds == ["not_found"]
     expected = tree_hashes(files.folder)
     del expected["many-chunks"]
     assert tree_hashes(back.folder) == expected
@@ -240,7 +240,7 @@ def test_a_source_object_forbidden_during_its_copy_is_reported(
 ) -> None:
     rule = proxy.add(Rule(Answer(403, "AccessDenied"), when=reads("many-chunks"), skip=2))
     done = download(command, filled, back).expect(4)
-    assert [failure["kind"] for failure in done.failures] == ["forbidden"]
+    assert done.failure_kinds == ["forbidden"]
     assert rule.strikes <= 8, "forbidden requests are not retried many times"
     expected = tree_hashes(files.folder)
     del expected["many-chunks"]

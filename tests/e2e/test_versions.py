@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.chains import chain, with_limits, write
-from testbed.drive import Command, Finished
+from testbed.drive import Command
 from testbed.faults import Rule
-from testbed.odd_stores import Call, Delay, Kind, OddPlace, OddStore, during
+from testbed.odd_stores import KINDS, Call, Delay, Kind, OddPlace, OddStore, during
 from testbed.places import S3Place
 from testbed.trees import MIB, payload
 
-KINDS: list[Kind] = ["s3", "gcs", "azure"]
 OLD, NEW = payload("old", 12 * MIB), payload("new", 12 * MIB)
 IDLE_S = 1
 DEFAULT_IDLE_S = 30
@@ -26,33 +24,11 @@ SLOW_S = 3.5
 """Longer than the idle timeout of a request in these tests."""
 
 
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
-    with OddStore(request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def s3_store() -> Iterator[OddStore]:
-    with OddStore("s3") as made:
-        yield made
-
-
-@pytest.fixture
-def azure_store() -> Iterator[OddStore]:
-    with OddStore("azure") as made:
-        yield made
-
-
 def rewrite_unseen(path: Path, content: bytes) -> None:
     """Rewrite a file in place and restore its modification time."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def kinds(done: Finished) -> list[str]:
-    return [failure["kind"] for failure in done.failures]
 
 
 def test_mv_keeps_a_file_that_was_rewritten_after_it_was_read(
@@ -64,7 +40,7 @@ def test_mv_keeps_a_file_that_was_rewritten_after_it_was_read(
         (source / name).write_bytes(b"old")
     store.add(Rule(Call(lambda: rewrite_unseen(source / "kept", b"new")), when=during("put", "kept"), count=1))
     done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert (source / "kept").read_bytes() == b"new"
     assert not (source / "moved").exists()
     assert place.contents() == {"kept": b"old", "moved": b"old"}
@@ -88,7 +64,7 @@ def test_mv_keeps_an_object_that_was_rewritten_after_it_was_copied(
         deletes = [during("delete", "d/0"), during("delete many")]
         store.add(Rule(rewrite, when=lambda asking: any(each(asking) for each in deletes), count=1))
     done = command.run("mv", "-r", "--json", f"{place.url}/d", str(tmp_path / "to"), *place.flags("src")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert place.contents() == {"d/0": b"new"}
 
 
@@ -106,7 +82,7 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_after_it_was_listed(
     rewrite = Call(lambda: place.put("extra", b"new"))
     store.add(Rule(rewrite, when=lambda asking: any(each(asking) for each in deletes), count=1))
     done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert place.contents()["extra"] == b"new" and "gone" not in place.contents()
 
 
@@ -122,7 +98,7 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_with_the_same_bytes(
     rewrite = Call(lambda: store.objects.put(place.bucket, "extra", b"old", modified_s=1_700_000_005))
     store.add(Rule(rewrite, when=during("head", "extra"), count=1))
     done = command.run("sync", "--delete", "--json", str(source), place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert place.contents()["extra"] == b"old"
 
 
@@ -194,7 +170,7 @@ def test_a_source_that_keeps_shrinking_has_changed(store: OddStore, command: Com
     store.add(Rule(Call(lambda: place.put("k", payload("k", next(sizes)))), when=during("get", "k"), skip=1))
     arguments = [f"{place.url}/k", str(to), "--chunk-size", "5MiB", *place.flags("src")]
     done = command.run("cp", "--json", *arguments).expect(1)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert not to.exists()
     assert len(store.requests(during("get", "k"))) <= 6
 
@@ -225,7 +201,7 @@ def test_a_source_that_changes_again_after_a_restart_has_changed(
     s3_store.add(Rule(Call(lambda: source.put("k", b"")), when=during("get", "k"), count=1))
     azure_store.add(Rule(Call(lambda: source.put("k", b"new")), when=during("put", "k"), count=1))
     done = command.run("cp", "-r", "--json", source.url, to.url, *source.flags(), *to.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert to.get("calm") == b"calm"
     command.run("sync", "--compare", "size", source.url, to.url, *source.flags(), *to.flags("dst")).expect(0)
     assert to.get("k") == b"new"
@@ -265,7 +241,7 @@ def test_reading_back_neither_accepts_nor_deletes_another_writers_object(
     azure_store.add(Rule(Call(lambda: place.put("k", b"another's")), when=during("get", "k"), count=1))
     options = ["--chunk-size", "5MiB", "--verify", "read", *place.flags("dst")]
     done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
-    assert kinds(done) == ["overwritten"]
+    assert done.failure_kinds == ["overwritten"]
     assert place.contents() == {"k": b"another's"}
 
 
@@ -309,7 +285,7 @@ def test_a_new_hard_link_does_not_hide_a_rewrite(s3_store: OddStore, command: Co
 
     s3_store.add(Rule(Call(rewrite), when=during("put", "kept"), count=1))
     done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert (source / "kept").read_bytes() == b"new"
     assert not (source / "moved").exists()
 
@@ -326,7 +302,7 @@ def test_a_removed_hard_link_does_not_hide_a_rewrite(s3_store: OddStore, command
 
     s3_store.add(Rule(Call(rewrite), when=during("put", "kept"), count=1))
     done = command.run("mv", "-r", "--json", str(source), place.url, *place.flags("dst")).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert (source / "kept").read_bytes() == b"new"
 
 
@@ -363,7 +339,7 @@ def test_a_file_rewritten_between_its_read_and_the_end_of_its_write_is_copied_ag
     store.clear()
     store.add(Rule(Call(lambda: (source / "k").touch()), when=last))
     done = command.run("sync", "--json", *words).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert len(store.requests(last)) == 2
 
 
@@ -388,7 +364,7 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_in_the_second_of_the
     s3_store.add(Rule(Call(lambda: write("extra", second + 0.75)), when=during("put", "new"), count=1))
     words = ("sync", "--delete", "--json", str(source), place.url, *place.flags("dst"))
     done = command.run(*words).expect(4)
-    assert kinds(done) == ["changed"]
+    assert done.failure_kinds == ["changed"]
     assert "extra" in place.contents() and "gone" not in place.contents()
     command.run(*words).expect(0)
     assert "extra" not in place.contents(), "this job wrote nothing"

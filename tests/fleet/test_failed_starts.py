@@ -43,7 +43,10 @@ LATE_S = 1.5
 
 
 class Misleading:
-    """A provider that makes all machines, and answers the orders of some with a refusal. Lists show these late."""
+    """A provider that makes all machines, and answers the orders of some with a refusal.
+
+    The list of machines shows these too late for any fleet, however slow; the list of what is left after `late_s`.
+    """
 
     def __init__(self, inner: Provider, refusals: Mapping[str, Refusal], late_s: float = LATE_S) -> None:
         assert isinstance(inner, Accountable)
@@ -66,7 +69,7 @@ class Misleading:
         return time.monotonic() - self._made_s.get(name, 0.0) >= self.settles_s
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        return tuple(one for one in self.inner.machines(tags) if self._is_listed(one.name))
+        return tuple(one for one in self.inner.machines(tags) if one.name not in self._made_s)
 
     def left_of(self, fleet_id: str) -> tuple[Leftover, ...]:
         return tuple(

@@ -34,13 +34,16 @@ __all__ = [
     "RentedWorld",
     "Tenant",
     "body",
+    "cancelled",
     "check_done",
     "check_invoice",
     "check_ledger",
+    "check_no_key_is_shown",
     "check_taken_over",
     "job_of",
     "machines_have_no_word_of",
     "moved",
+    "moving_job",
     "rented_world",
     "secrets_of",
     "shown_to",
@@ -218,6 +221,19 @@ def submit(client: httpx.Client, to: str, **others: Any) -> str:
     return job_id
 
 
+def moving_job(client: httpx.Client) -> str:
+    """Submit a slow job, and return its id once its machines have moved a part of its bytes."""
+    job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
+    until_moving(client, job_id)
+    return job_id
+
+
+def cancelled(client: httpx.Client, job_id: str) -> dict[str, Any]:
+    """Cancel a job, and return it once it is cancelled."""
+    assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+    return until_state(client, job_id, "cancelled")
+
+
 def body(to: str, **others: Any) -> dict[str, Any]:
     places = {"source": "connection:a/data/", "destination": f"connection:b/{to}/"}
     return {**places, "recursive": True, "via": "fleet", **others}
@@ -278,6 +294,19 @@ def machines_have_no_word_of(machines: Sequence[BootedMachine], words: Sequence[
     files += [machine.console_file.with_suffix(".user-data") for machine in machines]
     assert len(pids) >= 2 * len(machines)
     assert {word: found for word in words if (found := holding(word, files))} == {}
+
+
+def check_no_key_is_shown(world: RentedWorld, tenant: Tenant, client: httpx.Client, job_id: str) -> None:
+    """Check that the API shows no key of the operator or the tenant, and that no file of the server has one.
+
+    The files may have the id of the operator's key.
+    """
+    shown = shown_to(world.server, client, job_id)
+    secrets = [OPERATOR_KEY["AWS_SECRET_ACCESS_KEY"], *secrets_of(tenant)]
+    assert tenant.bucket in shown
+    assert [key for key in (*OPERATOR_KEY.values(), *secrets) if key in shown] == []
+    kept = [path for path in files_in(world.server.state) if path.is_file()]
+    assert [path for secret in secrets for path in holding(secret, kept)] == []
 
 
 def check_ledger(job: Mapping[str, Any]) -> None:

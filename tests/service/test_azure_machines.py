@@ -15,11 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from testbed.clouds.azure import IDENTITY, AzureCloud, azure_cloud
-from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
-from tests.fleet.transfers import files_in, holding
 from tests.fleet.worlds import wait_until
 from tests.service.machine_world import machine_lines
 from tests.service.rented_world import (
@@ -28,16 +26,17 @@ from tests.service.rented_world import (
     SLOW_BYTES_PER_S,
     RentedWorld,
     Tenant,
+    cancelled,
     check_done,
     check_invoice,
+    check_no_key_is_shown,
     check_taken_over,
     machines_have_no_word_of,
+    moving_job,
     rented_world,
     secrets_of,
-    shown_to,
     submit,
     until_moving,
-    until_state,
 )
 from tests.service.replicas import owner_of
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
@@ -55,12 +54,9 @@ class Stage:
     world: RentedWorld
     tenant: Tenant
 
-    def living(self) -> list[BootedMachine]:
-        return [machine for machine in self.cloud.booter.machines.values() if not machine.ended.is_set()]
-
     def check_nothing_is_left(self) -> None:
         """Check that no machine or part of one is left, by the service, by the operator's command, and by the cloud."""
-        wait_until(lambda: self.living() == [], PATIENCE_S)
+        wait_until(lambda: self.cloud.booter.living() == [], PATIENCE_S)
         self.world.check_nothing_is_left()
         left = self.cloud.api.resources()
         assert [left.get(kind, []) for kind in (MACHINES, INTERFACES, ADDRESSES, DISKS)] == [[], [], [], []]
@@ -108,29 +104,24 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def test_a_job_between_two_regions_is_proven_and_its_invoice_is_its_ledger(stage: Stage) -> None:
     """The tenant sees no key of the operator, and no machine has a key in a file or a process's environment."""
     world, tenant = stage.world, stage.tenant
-    keys = [*OPERATOR_KEY.values(), *secrets_of(tenant)]
     with world.client(tenant) as client:
         job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S * 3)
         until_moving(client, job_id)
-        assert len(stage.living()) == 2
-        machines_have_no_word_of(stage.living(), keys)
+        assert len(stage.cloud.booter.living()) == 2
+        machines_have_no_word_of(stage.cloud.booter.living(), [*OPERATOR_KEY.values(), *secrets_of(tenant)])
         done = check_done(client, tenant, job_id, "copy")
         assert {line["what"].split(" in ")[1] for line in machine_lines(done)} == set(REGIONS)
         check_invoice(client, [done])
         stage.check_nothing_is_left()
-        shown = shown_to(world.server, client, job_id)
-    assert tenant.bucket in shown and [key for key in keys if key in shown] == []
-    kept = [path for path in files_in(world.server.state) if path.is_file()]
-    assert [path for key in (OPERATOR_KEY["AWS_SECRET_ACCESS_KEY"], *keys[2:]) for path in holding(key, kept)] == []
+        check_no_key_is_shown(world, tenant, client, job_id)
 
 
 def test_the_next_server_ends_the_machines_of_a_killed_one_and_finishes_its_job(stage: Stage) -> None:
     world, tenant = stage.world, stage.tenant
     with world.client(tenant) as client:
-        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
-        until_moving(client, job_id)
+        job_id = moving_job(client)
     world.server.kill()
-    assert len(stage.living()) == 2
+    assert len(stage.cloud.booter.living()) == 2
     world.server.start()
     with world.client(tenant) as client:
         done = check_taken_over(client, tenant, job_id, "copy")
@@ -144,8 +135,7 @@ def test_a_job_that_is_cancelled_while_its_machines_start_leaves_nothing(stage: 
     with world.client(tenant) as client:
         job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
         wait_until(lambda: len(stage.cloud.booter.machines) > 0, PATIENCE_S)
-        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
-        ended = until_state(client, job_id, "cancelled")
+        ended = cancelled(client, job_id)
         stage.check_nothing_is_left()
         assert len(machine_lines(ended)) >= len(stage.cloud.booter.machines)
         check_invoice(client, [ended])
@@ -162,8 +152,7 @@ def test_another_replica_ends_the_machines_of_a_killed_one_and_finishes_its_job(
         stage = held.enter_context(stage_of(tmp_path, database))
         world, tenant = stage.world, stage.tenant
         with world.client(tenant) as client:
-            job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
-            until_moving(client, job_id)
+            job_id = moving_job(client)
         killed = owner_of(database, world.servers, job_id)
         (other,) = (one for one in world.servers if one is not killed)
         killed.kill()

@@ -15,19 +15,17 @@ from tests.fleet.worlds import wait_until
 from tests.service.machine_world import machine_lines
 from tests.service.rented_world import (
     OPERATOR_KEY,
-    SLOW_BYTES_PER_S,
     RentedWorld,
     Tenant,
+    cancelled,
     check_done,
     check_invoice,
     check_ledger,
     check_taken_over,
+    moving_job,
     rented_world,
     secrets_of,
     shown_to,
-    submit,
-    until_moving,
-    until_state,
 )
 
 pytestmark = pytest.mark.slow
@@ -83,8 +81,7 @@ def test_a_job_on_pods_is_proven_and_its_invoice_is_its_ledger(served: Served) -
     world, tenant = served.world, served.tenant
     keys = [*OPERATOR_KEY.values(), *secrets_of(tenant)]
     with world.client(tenant) as client:
-        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
-        until_moving(client, job_id)
+        job_id = moving_job(client)
         for cluster in CLUSTERS:
             text = served.clusters.kubectl("get", "all,secrets,events", "-o", "yaml", region=cluster)
             text += served.clusters.kubectl(
@@ -102,8 +99,7 @@ def test_a_job_on_pods_is_proven_and_its_invoice_is_its_ledger(served: Served) -
 def test_the_next_server_ends_the_pods_of_a_killed_one_and_finishes_its_job(served: Served) -> None:
     world, tenant = served.world, served.tenant
     with world.client(tenant) as client:
-        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
-        until_moving(client, job_id)
+        job_id = moving_job(client)
     world.server.kill()
     world.server.start()
     with world.client(tenant) as client:
@@ -116,10 +112,8 @@ def test_the_next_server_ends_the_pods_of_a_killed_one_and_finishes_its_job(serv
 def test_a_cancelled_job_ends_its_pods_and_is_charged_for_them(served: Served) -> None:
     world, tenant = served.world, served.tenant
     with world.client(tenant) as client:
-        job_id = submit(client, "copy", limit_bytes_per_s=SLOW_BYTES_PER_S)
-        until_moving(client, job_id)
-        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
-        ended = until_state(client, job_id, "cancelled")
+        job_id = moving_job(client)
+        ended = cancelled(client, job_id)
         served.check_nothing_is_left()
         check_ledger(ended)
         check_invoice(client, [ended])
