@@ -62,6 +62,7 @@ def test_a_job_from_submission_to_receipt(server: Server, admin: httpx.Client) -
     receipt = admin.get(f"/v1/jobs/{job_id}/receipt").json()
     assert (receipt["job_id"], receipt["complete"]) == (job_id, True)
     assert str(server.state) not in json.dumps(receipt)
+    assert receipt["runs"] and not any("left" in run for run in receipt["runs"]), "they name fleets of the operator"
     first = admin.get(f"/v1/jobs/{job_id}/objects", params={"limit": 2}).json()
     rest = admin.get(f"/v1/jobs/{job_id}/objects", params={"limit": 2, "cursor": first["next"]}).json()
     assert len(first["objects"]) + len(rest["objects"]) == 3

@@ -15,6 +15,7 @@ from tradewind.market.charge import Charge
 from tradewind.market.invoice import invoices, month_of
 from tradewind.model.document import to_document
 from tradewind.service.database import database_unix_ms
+from tradewind.service.limits import INVOICE_OPEN_S
 from tradewind.service.money_tables import charges
 
 __all__ = ["INVOICE_ID", "csv_of", "invoice_months", "invoice_of", "month_start_ms"]
@@ -70,7 +71,7 @@ def _entry(tenant: str, month: str, now_ms: int) -> dict[str, Any]:
         "id": f"{month}.{tenant}",
         "tenant": tenant,
         "month": month,
-        "final": month < month_of(now_ms / 1000),
+        "final": month < month_of(now_ms / 1000 - INVOICE_OPEN_S),
     }
 
 

@@ -210,6 +210,9 @@ UTILISATION_EVERY_S = 60.0
 UTILISATION_GAP_S = 300.0
 #: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
 AUCTIONS_READ_MAX = 5_000
+#: Time after the end of a month for which its invoices are not final: charges of its last moments may be on their way
+#: to the database, and its clock may be set back a little [s].
+INVOICE_OPEN_S = 600.0
 #: Tariffs of a price list; a longer one is answered 422.
 TARIFFS_MAX = 1_000
 #: Largest `chunk_bytes` of a job: the chunk size of the paper "Transfer as a Service". A larger one is answered 422.

@@ -15,6 +15,8 @@ __all__ = ["figures", "public_receipt"]
 
 #: Fields of the engine's receipt that a tenant gets unchanged.
 FIELDS = ("receipt", "verb", "source", "destinations", "progress", "summary", "runs", "cost", "ceiling", "prediction")
+#: Field of a run with what is left of its fleets: ids of fleets and of resources in the accounts of the operator.
+LEFT = "left"
 BLOCK_BYTES = 1 << 20
 
 
@@ -24,6 +26,7 @@ def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[
     return {
         **{name: receipt[name] for name in FIELDS},
         "summary": _summary(row.request, receipt["summary"]),
+        "runs": [{name: each for name, each in run.items() if name != LEFT} for run in receipt["runs"]],
         "routes": None if plan is None else len(plan["routes"]),
         **_savings(row.request, receipt),
         "job_id": row.id,

@@ -103,7 +103,7 @@ class InvoiceLineView(BaseModel):
 
 
 class InvoiceView(BaseModel):
-    """The charges of a tenant in a month (UTC). They are not final until the month has ended."""
+    """The charges of a tenant in a month (UTC). They are final 10 minutes after its end."""
 
     id: str
     number: str
