@@ -61,6 +61,16 @@ def test_a_killed_run_has_moved_what_was_last_written_about_it(
     assert moved(store) == [expected, None]
 
 
+def test_runs_are_dated_by_the_clock_of_the_store(tmp_path: Path) -> None:
+    """Servers that share a state folder have clocks of their own, and a run is charged by its times."""
+    times = iter((5.0, 7.5))
+    store = JobStore(str(tmp_path), unix_s=lambda: next(times))
+    run = EventStore(store.database, JOB, store.path(JOB), store.unix_s)
+    run.end("failed", None)
+    (found,) = _runs(store.database, JOB)
+    assert (found["started_unix_ms"], found["ended_unix_ms"]) == (5_000, 7_500)
+
+
 def test_a_status_that_cannot_be_read_says_nothing(store: JobStore) -> None:
     begin(store)
     for content in (

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.service.soak.world import stepped_clock
 from testbed.loopback import Answer, LoopbackServer
 from tests.service.server import Server, get, submit, until
 
@@ -245,6 +246,30 @@ def test_a_job_pays_for_each_byte_once_although_its_journal_was_lost_and_unreada
     receipt = admin.get(f"/v1/jobs/{job_id}/receipt").json()
     assert sum(run["moved_bytes"] for run in receipt["runs"]) > 2 * sum(sizes)
     assert sum(line["usd_micros"] for line in receipt["charges"]) == sum(sizes) // 100
+
+
+def test_a_stepped_clock_of_the_server_does_not_change_what_the_time_of_a_run_costs(tmp_path: Path) -> None:
+    clock, began_s = tmp_path / "clock", time.monotonic()
+    clock.write_text("0")
+    server = Server(tmp_path, **stepped_clock(clock))
+    (server.data / "source").mkdir()
+    for number in range(6):
+        (server.data / "source" / f"{number}").write_bytes(os.urandom(100_000))
+    server.start()
+    try:
+        with server.client() as client:
+            price = {"name": "time", "unit": "hour", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 3_600_000}]}
+            assert client.put("/v1/tariffs", json={"tariffs": [price]}).status_code == 200
+            slow = {"recursive": True, "limit_bytes_per_s": 100_000}
+            job_id = submit(client, "k", server.data / "source", server.data / "copy", **slow).json()["id"]
+            while not list((server.data / "copy").glob("[0-9]")):
+                time.sleep(0.02)
+            clock.write_text("600")
+            until(client, job_id, "done")
+            charges = client.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+        assert 1_000 < sum(line["usd_micros"] for line in charges) < (time.monotonic() - began_s) * 1_000
+    finally:
+        server.kill()
 
 
 def test_a_job_that_is_paused_while_it_waits_again_was_charged(server: Server, admin: httpx.Client) -> None:

@@ -45,7 +45,9 @@ RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
 """Bounds on the last quarter over the first, for replicas that ran in both."""
 GROWTH_SLACK_FILES = 20
 SEEN_SHARE, SLACK_S, LOST_S = 0.9, 2.0, 30.0
-"""Bounds on the charged time of machines: of what was seen, beyond the job's active time, and for a killed server."""
+"""Bounds on the charged time of machines and runs: of what was seen, beyond the job's active time, and for a killed
+server.
+"""
 STARTING_S = 20.0
 """Time after which a replica has started, also on a busy machine."""
 
@@ -176,6 +178,7 @@ class Checks:
         reserved.violations = [f"account of {job} is open" for (job,) in rows(self._world, query)]
         yield reserved
         yield self._charges()
+        yield self._run_times()
         yield self._machine_charges()
         yield self._invoices()
         budget = Check("budgets are never exceeded", self._watch.budget_looks)
@@ -202,6 +205,17 @@ class Checks:
                 check.violations.append(f"job {job}: charged {charged}, but its quote is {quote}")
             if sum(line["usd_micros"] for line in receipt["charges"]) != charged or "signature" not in receipt:
                 check.violations.append(f"job {job}: the receipt differs from the charges")
+        return check
+
+    def _run_times(self) -> Check:
+        """Compare the time of runs that tariffs by the hour price with the time in which each job was active."""
+        check = Check("charged time of runs is within the job's active time", 0)
+        query = "SELECT job, sum(run_ms) FROM charges WHERE job IS NOT NULL GROUP BY job"
+        active_s = self._active_s()
+        for job, run_ms in rows(self._world, query):
+            check.looked_at += 1
+            if run_ms / 1000 > active_s[job] + SLACK_S:
+                check.violations.append(f"job {job}: charged {run_ms / 1000:.0f} s, active {active_s[job]:.0f} s")
         return check
 
     def _machine_charges(self) -> Check:

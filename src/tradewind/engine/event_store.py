@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tradewind._version import __version__
 from tradewind.errors import ConfigError, StateError
+from tradewind.model.clock import host_unix_s
 from tradewind.model.document import parse_json
 from tradewind.model.event import LimitChanged, event_from_document
 from tradewind.model.files import read_regular
@@ -58,10 +59,13 @@ _FAILURES = (StateError, ConfigError, OSError)
 
 
 class EventStore:
-    """Append the events of one run. Only one thread at a time may use it."""
+    """Append the events of one run. Only one thread at a time may use it.
 
-    def __init__(self, database: Database, job_id: str, folder: str) -> None:
-        self._database, self._job_id = database, job_id
+    `unix_s` returns the Unix time that dates its start and end [s].
+    """
+
+    def __init__(self, database: Database, job_id: str, folder: str, unix_s: Callable[[], float] = host_unix_s) -> None:
+        self._database, self._job_id, self._unix_s = database, job_id, unix_s
         self._next_progress_s = self._next_write_s = 0.0
         self._waiting: list[tuple[str, int, int, str]] = []
         self._progress: str | None = None
@@ -123,7 +127,7 @@ class EventStore:
         self.flush()
 
     def _put_document(self, event: str, **fields: Any) -> None:
-        document = {"event": event, "at_unix_ms": time.time_ns() // 1_000_000, **fields}
+        document = {"event": event, "at_unix_ms": round(self._unix_s() * 1000), **fields}
         self._put(json.dumps(document) + "\n")
 
     def _put(self, line: str) -> None:

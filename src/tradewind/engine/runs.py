@@ -85,7 +85,7 @@ class RunStarter:
         #: True once the machines of a run were there.
         self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
-        self._events = EventStore(store.database, job_id, folder) if self._is_recorded else None
+        self._events = EventStore(store.database, job_id, folder, store.unix_s) if self._is_recorded else None
         self._log = EventLog(store=self._events)
         self._adaptation = self._make_adaptation(earlier_s)
         #: The time of `elapsed_s` at which the job began.
