@@ -59,6 +59,11 @@ impl Tree {
         match blocked {
             Blocked::System(errno) => self.system_error(operation, key, errno),
             Blocked::Link(message) => self.error(ErrorKind::InvalidKey, operation, key, message),
+            Blocked::RootLost => {
+                let message =
+                    format!("{} was moved, removed or unmounted while it was written to", self.root.display());
+                self.error(ErrorKind::BucketNotFound, operation, key, message)
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) enum Blocked {
     System(Errno),
     /// A link in the path must not be followed; one line says why.
     Link(String),
+    /// The root is another directory than the one that earlier writes went to, or is gone.
+    RootLost,
 }
 
 impl From<Errno> for Blocked {

@@ -47,6 +47,7 @@ use crate::{
 use async_trait::async_trait;
 pub use disk::{Disk, Kernel};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -80,6 +81,9 @@ pub(crate) struct Tree {
     fsync: bool,
     follow_symlinks: bool,
     resolved_root: bool,
+    /// The root that the first write found or created. While it is open, no other directory gets its inode, and its file
+    /// system is not unmounted unless somebody forces it.
+    written_root: OnceLock<OwnedFd>,
     kept_out: links::KeptOut,
     cursors: walk::Cursors,
     turns: write::Turns,
@@ -103,6 +107,7 @@ impl FileStore {
             fsync: config.fsync,
             follow_symlinks: config.follow_symlinks,
             resolved_root: config.resolved_root,
+            written_root: OnceLock::new(),
             kept_out: links::KeptOut::default(),
             cursors: walk::Cursors::default(),
             turns: write::Turns::default(),

@@ -5,7 +5,7 @@ use super::links::{Blocked, is_link};
 use crate::{ErrorKind, Result};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Component;
@@ -106,6 +106,11 @@ const PASSING: OFlag = OFlag::O_PATH;
 #[cfg(not(target_os = "linux"))]
 const PASSING: OFlag = OFlag::O_RDONLY;
 
+fn is_same_directory(one: &OwnedFd, other: &OwnedFd) -> Result<bool, Errno> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
 /// Opens the directory `name` to pass it. It must not be a link.
 fn enter_real(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     match openat(parent, name, PASSING | DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()) {
@@ -175,20 +180,42 @@ impl Tree {
         Ok(directory)
     }
 
+    /// Opens the root to write below it, and creates it for the first write. Later writes are refused if the root was
+    /// moved, removed or unmounted since: they would end up apart from the earlier ones, perhaps on another disk.
+    fn open_written_root(&self) -> Result<OwnedFd, Blocked> {
+        let found = match self.open_root() {
+            Err(Errno::ENOENT) if self.written_root.get().is_none() => {
+                self.make_root()?;
+                self.open_root()?
+            }
+            Err(Errno::ENOENT | Errno::ENOTDIR) if self.written_root.get().is_some() => return Err(Blocked::RootLost),
+            found => found?,
+        };
+        let written = match self.written_root.get() {
+            Some(written) => written,
+            None => {
+                let first = found.try_clone()?;
+                self.written_root.get_or_init(|| first)
+            }
+        };
+        if is_same_directory(&found, written)? { Ok(found) } else { Err(Blocked::RootLost) }
+    }
+
     /// Like [`Tree::open_directory`], but creates missing directories, including the root.
     pub(super) fn make_directory(&self, path: &str) -> Result<OwnedFd, Blocked> {
-        match self.open_directory(path) {
-            Err(Blocked::System(Errno::ENOENT)) => {}
-            result => return result,
-        }
-        self.make_root()?;
-        let mut directory = self.open_root()?;
+        let mut directory = self.open_written_root()?;
         for (segment, key) in segments(path) {
-            match self.disk.make_directory(&directory, segment) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            directory = self.enter(&directory, segment, key)?.directory;
+            let entered = match self.enter(&directory, segment, key) {
+                Err(Blocked::System(Errno::ENOENT)) => {
+                    match self.disk.make_directory(&directory, segment) {
+                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    self.enter(&directory, segment, key)?
+                }
+                entered => entered?,
+            };
+            directory = entered.directory;
         }
         Ok(directory)
     }
