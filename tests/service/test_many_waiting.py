@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from tests.service.local import copy_request, new_database, scheduler
-from tradewind.service import scheduling_rows
+from tradewind.service import scheduling, scheduling_rows
 from tradewind.service.auth import SCOPES_OF_ROLE, Sender
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.jobs import JobQueue
@@ -57,16 +57,16 @@ def test_the_jobs_of_one_tenant_do_not_hide_those_of_others(
 def test_a_run_that_has_failed_frees_its_place_if_others_wait_first(
     database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scheduling, "FIRST_JOBS_EVERY_S", 0.0)
     queue = JobQueue(database)
     ids = [submitted(database, tmp_path, "first", f"first-{number}") for number in range(3)]
     assert queue.move(ids[0], ("waiting",), "paused") and queue.move(ids[1], ("waiting",), "paused")
     this = scheduler(database, tmp_path, "this", jobs_max=1)
     this.step()
     assert queue.get("first", ids[2]).state == "running"
-    close(database, "second")
-    submitted(database, tmp_path, "second", "second")
     third = submitted(database, tmp_path, "third", "third")
-    monkeypatch.setattr(scheduling_rows, "PASS_JOBS_MAX", 3)
+    monkeypatch.setattr(scheduling_rows, "PASS_JOBS_MAX", 2)
+    monkeypatch.setattr(scheduling_rows, "FIRST_JOBS_OF_TENANT", 1)
     later_ms = database.now_unix_ms() + 3_600_000
     kind, counts = "transient", '{"transient": 1}'
     assert queue.move(ids[2], ("running",), "waiting", failures=counts, failure=kind, not_before_unix_ms=later_ms)

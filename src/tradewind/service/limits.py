@@ -45,8 +45,10 @@ PEER_REQUESTS_AT_ONCE = 32
 PEER_S_MAX = 10.0
 #: Open connections to the listener for other servers; for a further one, the oldest ends.
 PEER_CONNECTIONS_MAX = 256
-#: Waiting jobs that the scheduler knows, the oldest of each tenant first.
+#: Waiting jobs that the scheduler reads, oldest first. If more wait, it also reads so many first ones of each tenant,
+#: at this interval: to find them takes a second.
 PASS_JOBS_MAX = 20_000
+FIRST_JOBS_OF_TENANT, FIRST_JOBS_EVERY_S = 100, 10.0
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
 #: time that rounds take.
 ANSWERS_AT_ONCE = 2_000

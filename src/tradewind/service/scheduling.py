@@ -30,6 +30,7 @@ from tradewind.service.limits import (
     ANSWER_SHARE,
     ANSWERS_AT_ONCE,
     ANSWERS_UNDER_LOCK,
+    FIRST_JOBS_EVERY_S,
     PROGRESS_EVERY_S,
     UTILISATION_EVERY_S,
     WITHHELD_EVERY_S,
@@ -136,7 +137,7 @@ class ServiceScheduler:
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
-        self._progress_again_s = self._withheld_again_s = self._utilisation_again_s = 0.0
+        self._progress_again_s = self._withheld_again_s = self._utilisation_again_s = self._first_again_s = 0.0
         self._withheld_gbps: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._epoch: int | None = None
@@ -276,7 +277,7 @@ class ServiceScheduler:
         with self._database.read() as connection:
             now_ms = self._database.read_clock(connection)
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
-            found = open_jobs(connection, self._seen.keys())
+            found = open_jobs(connection, self._seen.keys(), with_first=self._is_first_due())
             ended = ended_jobs(connection, self._seen.keys() - found.keys())
             self._spent_usd = run_costs(connection, ended)
             costs = costs_today(connection, now_ms / 1000) if is_new else []
@@ -307,6 +308,13 @@ class ServiceScheduler:
             return []
         before, self._binder_version = self._binder_version, self._binder.version
         return [] if before == self._binder_version else [RoutesChanged()]
+
+    def _is_first_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s < self._first_again_s:
+            return False
+        self._first_again_s = now_s + FIRST_JOBS_EVERY_S
+        return True
 
     def _is_progress_due(self) -> bool:
         now_s = time.monotonic()

@@ -14,7 +14,7 @@ from tradewind.model.event import Progress, StageLimit
 from tradewind.service.bindings import binding_of, service_job
 from tradewind.service.job_routes import JobRoutes
 from tradewind.service.jobs import JobQueue, JobRow
-from tradewind.service.limits import PASS_JOBS_MAX
+from tradewind.service.limits import FIRST_JOBS_OF_TENANT, PASS_JOBS_MAX
 from tradewind.service.machines import MachineRules
 from tradewind.service.money_tables import charges
 from tradewind.service.scheduler.events import CostCounted, JobRestored, RunProgressed, RunRerouted
@@ -50,22 +50,24 @@ def running_jobs(connection: Connection) -> list[tuple[str, str, int]]:
     return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
 
 
-def open_jobs(connection: Connection, known: Set[str] = frozenset()) -> dict[str, tuple[str, str, str | None]]:
+def open_jobs(
+    connection: Connection, known: Set[str] = frozenset(), *, with_first: bool = True
+) -> dict[str, tuple[str, str, str | None]]:
     """Return state, failures and routes of the active jobs, of the oldest waiting ones, and of `known` ones that wait.
 
-    If too many wait, they are the oldest ones of each tenant: those of few tenants must not hide all others.
+    If more wait, and `with_first`, also of the first ones of each tenant: few tenants must not hide all others.
     """
     names = jobs.c.id, jobs.c.state, jobs.c.failures, jobs.c.routes
     is_waiting = jobs.c.state == "waiting"
-    rows = connection.execute(select(*names).where(jobs.c.state.in_(ACTIVE))).all()
-    oldest = select(*names).where(is_waiting).order_by(jobs.c.id).limit(PASS_JOBS_MAX + 1)
-    waiting = connection.execute(oldest).all()
-    if len(waiting) > PASS_JOBS_MAX:
+    rows = [*connection.execute(select(*names).where(jobs.c.state.in_(ACTIVE)))]
+    oldest = connection.execute(select(*names).where(is_waiting).order_by(jobs.c.id).limit(PASS_JOBS_MAX)).all()
+    rows += oldest
+    if with_first and len(oldest) == PASS_JOBS_MAX:
         place = func.row_number().over(partition_by=jobs.c.tenant, order_by=jobs.c.id).label("place")
         placed = select(*names, place).where(is_waiting).subquery()
-        first = select(placed).order_by(placed.c.place, placed.c.id).limit(PASS_JOBS_MAX)
-        waiting = connection.execute(first).all()
-    found = {row.id: (row.state, row.failures, row.routes) for row in (*rows, *waiting)}
+        first = select(placed).where(placed.c.place <= FIRST_JOBS_OF_TENANT).order_by(placed.c.place, placed.c.id)
+        rows += connection.execute(first.limit(PASS_JOBS_MAX)).all()
+    found = {row.id: (row.state, row.failures, row.routes) for row in rows}
     for some in parts(known - found.keys()):
         others = connection.execute(select(*names).where(jobs.c.id.in_(some), is_waiting))
         found |= {row.id: (row.state, row.failures, row.routes) for row in others}
