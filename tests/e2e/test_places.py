@@ -387,12 +387,37 @@ def test_several_sources_are_not_written_over_each_other(
     there = place(kind)
     fill(there)
     there.put("new/ss/a", b"new")
-    for inner in ("par/ss/a", "par/ss/ss"):
+    there.put("par/ss/tree/b", b"old")
+    for inner in ("par/ss/a", "par/ss/tree"):
         sources = [f"{there.url}/new/ss", f"{there.url}/{inner}"]
         to = f"{there.url}/par/"
-        assert_refused(command, verb, "-r", *sources, to, *there.flags("src"), *there.flags("dst"))
+        said = assert_refused(command, verb, "-r", *sources, to, *there.flags("src"), *there.flags("dst"))
+        assert inner in said and "could be overwritten before it is read, because" in said
+        assert (
+            "hint: transfer it first, with a command of its own; --as-subdir keeps the name of a single directory"
+            in said
+        )
     assert there.get("par/ss/a") == payload("par/ss/a", SIZES["par/ss/a"])
     assert there.get("new/ss/a") == b"new"
+
+
+@pytest.mark.parametrize("kind", ["file", "versitygw"])
+@pytest.mark.parametrize("inner", ["special", "special/b"], ids=["object", "tree"])
+def test_a_source_that_would_be_written_over_can_be_moved_first(
+    command: Command, place: Callable[[str], Place], kind: str, inner: str
+) -> None:
+    there = place(kind)
+    for key in ("new/d/a", f"new/d/{inner}", f"t/d/{inner}"):
+        there.put(key, key.encode())
+    flags, to = [*there.flags("src"), *there.flags("dst")], f"{there.url}/t/"
+    outer, first = f"{there.url}/new/d", f"{there.url}/t/d/special"
+    assert_refused(command, "mv", "-r", outer, first, to, *flags)
+    recursive = ["-r", "--as-subdir"]
+    command.run("mv", *(recursive if "/" in inner else []), first, to, *flags).expect(0)
+    command.run("mv", *recursive, outer, to, *flags).expect(0)
+    assert set(there.sizes()) == {f"t/{inner}", "t/d/a", f"t/d/{inner}"}
+    assert there.get(f"t/{inner}") == f"t/d/{inner}".encode()
+    assert there.get(f"t/d/{inner}") == f"new/d/{inner}".encode()
 
 
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])

@@ -2,7 +2,8 @@
 //!
 //! `cp -r new/d old/d/x old/` writes `new/d/x`, if there is one, over `old/d/x`, perhaps before that is read.
 
-use super::{Part, Place, Places, compared, overlap};
+use super::{Part, Place, Places, compared};
+use crate::failure::object_url;
 use crate::lead::names::last_part;
 use crate::lead::survey::SurveyError;
 use std::collections::{BTreeMap, HashMap};
@@ -23,20 +24,17 @@ impl<'a> Piece<'a> {
         Place { key: &key[..end], ..self.place }
     }
 
-    /// Returns how a piece relates to another one, if they have anything in common.
-    async fn overlaps(self, other: Self) -> Result<Option<Relation>, SurveyError> {
+    /// Returns whether two pieces may have anything in common.
+    async fn overlaps(self, other: Self) -> Result<bool, SurveyError> {
         if !self.is_tree && !other.is_tree {
-            let relation = compared(self.place, other.place, false).await?.relation;
-            return Ok((relation == Relation::Same).then_some(relation));
+            return Ok(compared(self.place, other.place, false).await?.relation == Relation::Same);
         }
-        let relation = compared(self.directory(), other.directory(), true).await?.relation;
-        let touches = match relation {
+        Ok(match compared(self.directory(), other.directory(), true).await?.relation {
             Relation::Apart => false,
             Relation::Same | Relation::Crossed => true,
             Relation::FirstWithin => other.is_tree,
             Relation::SecondWithin => self.is_tree,
-        };
-        Ok(touches.then_some(relation))
+        })
     }
 }
 
@@ -119,8 +117,12 @@ impl Places<'_> {
         let source = Piece { place: Place { store: self.source, key: part.key }, is_tree: part.is_tree };
         for (other, to) in others.iter().filter(|(other, _)| !std::ptr::eq(*other, part)) {
             let written = Piece { place: Place { key: to, ..target }, is_tree: other.is_tree };
-            if let Some(relation) = source.overlaps(written).await? {
-                return Err(overlap(source.place, written.place, relation));
+            if source.overlaps(written).await? {
+                return Err(SurveyError::WrittenOver {
+                    source_url: object_url(self.source.as_ref(), part.key),
+                    other_url: object_url(self.source.as_ref(), other.key),
+                    destination: object_url(target.store.as_ref(), to),
+                });
             }
         }
         Ok(())

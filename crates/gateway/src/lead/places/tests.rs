@@ -91,7 +91,10 @@ async fn several_sources_of_which_one_would_be_written_over_another_are_refused(
         let targets = [(&tree, "to/")];
         let job = job(&tree, json!({ "kind": "several", "members": members }), &targets);
         let answer = check(&job, &tree, &targets).await;
-        assert_eq!(matches!(answer, Err(SurveyError::Overlap { .. })), refused, "{keys:?}: {answer:?}");
+        assert_eq!(matches!(answer, Err(SurveyError::WrittenOver { .. })), refused, "{keys:?}: {answer:?}");
+        if let Err(error) = answer {
+            assert_eq!(error.outcome(), Outcome::Refused);
+        }
     }
 }
 

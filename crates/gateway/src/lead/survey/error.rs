@@ -71,6 +71,18 @@ pub enum SurveyError {
         /// How they relate.
         relation: Relation,
     },
+    /// One of several sources is where another one is to be written.
+    #[error(
+        "{source_url} could be overwritten before it is read, because {other_url} is to be written to {destination}"
+    )]
+    WrittenOver {
+        /// The source.
+        source_url: String,
+        /// The other source.
+        other_url: String,
+        /// Where the other source is to be written.
+        destination: String,
+    },
     /// Nothing tells the objects of source and destination apart.
     #[error("{source_url} and {destination} may be one place under two names: their objects cannot be told apart")]
     NotApart {
@@ -158,9 +170,11 @@ impl SurveyError {
             Self::NothingSelected { .. } | Self::EmptyList | Self::IsDirectory { .. } | Self::IsObject { .. } => {
                 Outcome::SourceNotFound
             }
-            Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } | Self::NoTags { .. } => {
-                Outcome::Refused
-            }
+            Self::Overlap { .. }
+            | Self::WrittenOver { .. }
+            | Self::NotApart { .. }
+            | Self::Undecided { .. }
+            | Self::NoTags { .. } => Outcome::Refused,
             Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
             _ => Outcome::Failed,
@@ -186,6 +200,9 @@ impl SurveyError {
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
             Self::TooManyFlat => Some("copy a part of them at a time"),
             Self::Overlap { .. } => Some("choose places that do not contain each other"),
+            Self::WrittenOver { .. } => {
+                Some("transfer it first, with a command of its own; --as-subdir keeps the name of a single directory")
+            }
             Self::NotApart { .. } => {
                 Some("name both by the same endpoint and bucket; if they are two places, empty the destination first")
             }
