@@ -61,6 +61,8 @@ pub(super) struct Check {
     pub(super) tags: [Tags; 2],
     /// Number of source objects that the filter leaves out.
     pub(super) excluded: AtomicU64,
+    /// Number of objects that only the destination has, and that are not reported.
+    pub(super) passed_over: AtomicU64,
 }
 
 /// The finding about one name.
@@ -175,6 +177,8 @@ impl Check {
                     let name = self.name_of(1, &object);
                     if !self.one_way && selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
                         send(sender, Finding::Extra(name)).await?;
+                    } else {
+                        self.passed_over.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Joined::Refused { side, error } => {
@@ -355,7 +359,8 @@ impl Check {
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
             let message = format!("the trees differ in {}", counted(different, "name", "names"));
-            let is_nothing_there = tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
+            let is_nothing_there = self.passed_over.load(Ordering::Relaxed) == 0
+                && tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
             let (store, prefix) = &self.sides[1];
             let hint = match (is_nothing_there, tally.kept_by_sync) {
                 (true, _) => Some(format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix))),

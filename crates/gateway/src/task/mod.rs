@@ -37,7 +37,6 @@ use crate::stores::config_of;
 use futures::StreamExt;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Limits, Outcome, StoreSpec, Task};
@@ -270,9 +269,8 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         } => {
             let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
             let rule = check::Rule::between(&sides, compare, read);
-            check::Check { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
-                .run(&filter, streams)
-                .await
+            let (tags, excluded, passed_over) = Default::default();
+            check::Check { sides, rule, one_way, json, policy, tags, excluded, passed_over }.run(&filter, streams).await
         }
         Task::Explain { name, size_bytes, filter, job } => {
             explain::Explain { name, size_bytes, filter, job, opened, policy: prompt }.run(streams).await
