@@ -142,3 +142,14 @@ def test_check_without_a_rule_compares_checksums(place: Callable[[str], Place], 
     assert there.get("b") == b"CONTENT"
     command.run("sync", "--compare", "checksum", *words).expect(0)
     assert there.get("b") == b"content"
+
+
+def test_objects_that_a_check_passes_over_are_not_called_missing(command: Command, tmp_path: Path) -> None:
+    source, there = FilePlace(tmp_path / "source"), FilePlace(tmp_path / "there")
+    source.put("new", b"1")
+    there.put("old", b"1")
+    for words in (("--one-way",), ("--include", "new")):
+        done = command.run("check", *words, source.url, there.url).expect(6)
+        assert "differ in 1 name" in done.stderr and "nothing exists" not in done.stderr
+    nowhere = command.run("check", "--one-way", source.url, f"{there.url}/missing").expect(6)
+    assert "nothing exists at" in nowhere.stderr

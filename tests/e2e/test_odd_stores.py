@@ -377,3 +377,25 @@ def test_an_error_with_a_success_status_is_detected(
     assert there.contents() == {**SECRETS, **OBJECTS}
     assert place.contents() == {**SECRETS, **OBJECTS}
     assert rule.strikes == (0 if kind == "azure" and operation == "open upload" else 1)
+
+
+def without_keys(reply: Reply) -> Reply:
+    """A page of a listing without its objects."""
+    return Reply(reply.status, reply.headers, re.sub(rb"<Contents>.*</Contents>", b"", reply.body, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("lists_late", [False, True])
+@pytest.mark.parametrize("kind", XML)
+def test_nothing_is_deleted_that_the_source_has_and_did_not_list(
+    make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, lists_late: bool
+) -> None:
+    """The listing ends after its first page and claims to be complete, or lacks all objects after that page."""
+    place = make(kind, omits_token=not lists_late, claims_end=not lists_late)
+    if lists_late:
+        place.store.add(Rule(Edit(without_keys), when=during("list"), skip=1))
+    files = files_with(tmp_path / "files", {**below(OBJECTS), "extra": b"extra"})
+    done = command.run("sync", "--delete", "-y", f"{place.url}/d", files.url, *place.flags("src"), "--json").expect(4)
+    assert files_in(files) == below(OBJECTS)
+    assert done.summary["objects_deleted"] == 1
+    kept = [failure for failure in done.failures if "which was not in its listing" in failure["message"]]
+    assert len(done.failures) == len(kept) == done.summary["objects_not_deleted"] > 0

@@ -6,6 +6,7 @@
 //! source is also kept if one of its [copies](crate::lead::copies) is missing just before its batch is deleted.
 
 mod backlog;
+mod origin;
 mod refusal;
 
 use crate::failure::{failed_object, kind_name, object_url};
@@ -15,6 +16,7 @@ use crate::retry::{RetryPolicy, backoff};
 use backlog::Entry;
 pub use backlog::{DeletionBacklog, Seen, is_folder};
 use futures::StreamExt;
+pub use origin::Origin;
 pub use refusal::{EMPTY_SOURCE_HINT, Refusal, refusal};
 use std::io;
 use std::sync::Arc;
@@ -67,6 +69,8 @@ pub struct DeletionRun {
     pub targets: Vec<Arc<dyn Store>>,
     /// For each destination, whether its name proves that it is not the source.
     pub proven_apart: Vec<bool>,
+    /// The source that must lack the objects; `None` if they are its own.
+    pub origin: Option<Origin>,
     /// Retry policy of a request.
     pub policy: RetryPolicy,
     /// Report what would be deleted, and delete nothing.
@@ -108,7 +112,8 @@ impl DeletionRun {
         let looking = async {
             let batch = batch.into_iter().map(|entry| entry.without_time_of_folder(store.as_ref(), names)).collect();
             let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
-            self.keep_what_may_be_ours(store.as_ref(), batch, out).await
+            let batch = self.keep_what_may_be_ours(store.as_ref(), batch, out).await;
+            self.keep_what_the_source_has(store.as_ref(), batch, out).await
         };
         let Some(batch) = self.stop.run_until_cancelled(looking).await else { return 0 };
         let verdicts = self.verdicts(store.as_ref(), batch).await;
@@ -169,23 +174,26 @@ impl DeletionRun {
         if self.dry_run || !self.has_written {
             return batch;
         }
-        let looks = futures::stream::iter(batch.into_iter().map(|entry| async {
+        let looks = batch.into_iter().map(|entry| async {
             let seen = if entry.may_be_ours { self.list_again(store, &entry).await } else { Ok(()) };
             (entry, seen)
-        }));
-        let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
-        let mut certain = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
-        while let Some((entry, seen)) = looks.next().await {
-            match seen {
-                Ok(()) => certain.push(entry),
-                Err(error) => {
-                    let failed = failed_object(String::new(), object_url(store, &entry.key), &error);
-                    // If nobody receives the outcome, the object is still unsafe to delete.
-                    out.send(Deleted::Failed(failed)).await.ok();
-                }
-            }
-        }
-        certain
+        });
+        certain(store, looks, out).await
+    }
+
+    /// Looks for the objects at the source, and reports each that it has. Returns the others.
+    async fn keep_what_the_source_has(
+        &self,
+        store: &dyn Store,
+        batch: Vec<Entry>,
+        out: &mpsc::Sender<Deleted>,
+    ) -> Vec<Entry> {
+        let Some(origin) = self.origin.as_ref().filter(|_| !self.dry_run) else { return batch };
+        let looks = batch.into_iter().map(|entry| async {
+            let wanted = origin.refuse_wanted(&entry, object_url(store, &entry.key), self.policy).await;
+            (entry, wanted)
+        });
+        certain(store, looks, out).await
     }
 
     /// Lists an object that may be ours again, because a listing has milliseconds where `HEAD` has seconds. Returns an
@@ -256,6 +264,27 @@ impl DeletionRun {
             });
         delete_until_stopped(&self.stop, store, batch.collect(), self.policy).await
     }
+}
+
+/// Waits for checks of objects, and reports each that must stay with the reason. Returns the others.
+async fn certain(
+    store: &dyn Store,
+    looks: impl Iterator<Item = impl Future<Output = (Entry, Result<()>)>>,
+    out: &mpsc::Sender<Deleted>,
+) -> Vec<Entry> {
+    let mut looks = std::pin::pin!(futures::stream::iter(looks).buffered(LOOKS_AT_ONCE_MAX));
+    let mut left = Vec::with_capacity(CONDITIONAL_KEYS_MAX);
+    while let Some((entry, seen)) = looks.next().await {
+        match seen {
+            Ok(()) => left.push(entry),
+            Err(error) => {
+                let failed = failed_object(String::new(), object_url(store, &entry.key), &error);
+                // If nobody receives the outcome, the object is still unsafe to delete.
+                out.send(Deleted::Failed(failed)).await.ok();
+            }
+        }
+    }
+    left
 }
 
 /// The result of checking the copies of one object.

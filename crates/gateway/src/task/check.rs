@@ -63,6 +63,8 @@ pub(super) struct Check {
     tags: [Tags; 2],
     /// Number of source objects that the filter leaves out.
     excluded: AtomicU64,
+    /// Number of objects that only the destination has, and that are not reported.
+    passed_over: AtomicU64,
 }
 
 /// The finding about one name.
@@ -126,7 +128,8 @@ impl Check {
         policy: RetryPolicy,
     ) -> Self {
         let rule = Rule::between(&sides, compare, read);
-        Self { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
+        let (tags, excluded, passed_over) = Default::default();
+        Self { sides, rule, one_way, json, policy, tags, excluded, passed_over }
     }
 
     pub(super) async fn run(mut self, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
@@ -189,6 +192,8 @@ impl Check {
                     let name = self.name_of(1, &object);
                     if !self.one_way && selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
                         send(sender, Finding::Extra(name)).await?;
+                    } else {
+                        self.passed_over.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Joined::Refused { side, error } => {
@@ -369,7 +374,8 @@ impl Check {
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
             let message = format!("the trees differ in {}", counted(different, "name", "names"));
-            let is_nothing_there = tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
+            let is_nothing_there = self.passed_over.load(Ordering::Relaxed) == 0
+                && tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
             let (store, prefix) = &self.sides[1];
             let hint = match (is_nothing_there, tally.kept_by_sync) {
                 (true, _) => Some(format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix))),

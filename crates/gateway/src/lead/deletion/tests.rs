@@ -20,6 +20,7 @@ fn run_over(trees: &[&DirectoryTree]) -> DeletionRun {
         stores: trees.iter().map(|tree| tree.store.clone()).collect(),
         targets: Vec::new(),
         proven_apart: Vec::new(),
+        origin: None,
         policy: RetryPolicy::from(&Limits::default()),
         dry_run: false,
         has_written: true,

@@ -5,7 +5,7 @@ use super::causes::{Cause, FailureSite};
 use super::emptied_directories::{EmptiedDirectories, is_empty_folder};
 use super::finisher::Finisher;
 use super::recorder::Recorder;
-use crate::lead::deletion::{self, Deleted, DeletionBacklog, DeletionRun};
+use crate::lead::deletion::{self, Deleted, DeletionBacklog, DeletionRun, Origin};
 use crate::lead::journal::{Entry, JournalError};
 use crate::lead::status;
 use std::sync::Arc;
@@ -36,7 +36,9 @@ impl Finisher {
     ) -> Deletions {
         let mut emptied = EmptiedDirectories::of(&self.context.job);
         let targets = self.context.targets.clone();
-        let untried = self.delete(targets, extraneous, stop, recorder, |store, key| emptied.add(store, key)).await;
+        let origin = Some(Origin::of(&self.context.job, &self.context.source));
+        let gone = |store, key: &str| emptied.add(store, key);
+        let untried = self.delete((targets, origin), extraneous, stop, recorder, gone).await;
         let tries_directories = !self.context.job.dry_run && untried == 0;
         let directories_left = tries_directories && !self.remove_emptied_targets(emptied, stop).await;
         Deletions { untried, directories_left }
@@ -63,16 +65,17 @@ impl Finisher {
             recorder.journal.record_durably(Entry::Deleting { unix_ms: status::now_unix_ms() }).await?;
         }
         let source = vec![self.context.source.clone()];
-        let untried = self.delete(source, backlog, stop, recorder, |_, _| ()).await;
+        let untried = self.delete((source, None), backlog, stop, recorder, |_, _| ()).await;
         let directories_left = before + untried == 0 && !self.remove_emptied_sources(directories, stop).await;
         Ok(Deletions { untried, directories_left })
     }
 
     /// Deletes the objects of a backlog. Returns how many of them may or may not be deleted, because the job was
-    /// stopped. `gone` is called with the store's index and the key of each deleted object.
+    /// stopped. `origin`: the source that must lack them, if they are not its own. `gone` is called with the store's index
+    /// and the key of each deleted object.
     async fn delete(
         &self,
-        stores: Vec<Arc<dyn Store>>,
+        (stores, origin): (Vec<Arc<dyn Store>>, Option<Origin>),
         backlog: DeletionBacklog,
         stop: &CancellationToken,
         recorder: &mut Recorder,
@@ -87,7 +90,8 @@ impl Finisher {
         let (targets, policy) = (self.context.targets.clone(), self.context.policy);
         let has_written = recorder.tally.has_written();
         let proven_apart = self.proven_apart.clone();
-        let run = DeletionRun { stores, targets, proven_apart, policy, dry_run, has_written, stop: stop.clone() };
+        let run =
+            DeletionRun { stores, targets, proven_apart, origin, policy, dry_run, has_written, stop: stop.clone() };
         let running = tokio::spawn(run.run(backlog, out));
         while let Some(deleted) = deleted.recv().await {
             untried = untried.saturating_sub(1);
