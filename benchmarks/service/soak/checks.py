@@ -258,12 +258,15 @@ class Checks:
         return found
 
     def _machine_lines(self, job: str) -> tuple[list[dict[str, Any]], float, set[int]]:
-        """Return the machines of a job's ledger, what was charged for them [USD], and the runs that were lost."""
+        """Return the machines of a job's ledger, what was charged for them [USD], and the runs that were lost.
+
+        A job that was cancelled before it began has no receipt.
+        """
         shown = self._clients.ask(MACHINES_TENANT, "GET", f"/v1/jobs/{job}").json()
         receipt = self._clients.ask(MACHINES_TENANT, "GET", f"/v1/jobs/{job}/receipt").json()
         lines = [] if shown["ledger"] is None else shown["ledger"]["lines"]
-        charged = sum(one["usd_micros"] for one in receipt["charges"] if one["what"].startswith("machine: "))
-        lost = {number for number, run in enumerate(receipt["runs"], 1) if run["outcome"] is None}
+        charged = sum(one["usd_micros"] for one in receipt.get("charges", ()) if one["what"].startswith("machine: "))
+        lost = {number for number, run in enumerate(receipt.get("runs", ()), 1) if run["outcome"] is None}
         return [one for one in lines if one["kind"] == "machine"], charged / 1e6, lost
 
     def _invoices(self) -> Check:
