@@ -93,6 +93,24 @@ def test_a_file_with_another_spelling_is_not_replaced(
     command.run("sync", tree(tmp_path / "same", ["0", existing]), destination, "--compare", "checksum").expect(0)
 
 
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_no_file_goes_into_a_directory_with_another_spelling(
+    command: Command, tmp_path: Path, destination: Path, verb: str
+) -> None:
+    """Its twin would be taken for the file that the job has written, and replace it."""
+    (destination / "card" / "x").mkdir()
+    source = tree(tmp_path / "source", ["0", "card/X/a", "card/X/new/b", "card/x/a", "card/y/c"])
+    done = command.run(verb, "-r", source, destination, "--json").expect(4)
+    refused = {
+        Path(failed["source"].removeprefix("file://")).relative_to(source).as_posix() for failed in done.failures
+    }
+    assert refused == {"card/X/a", "card/X/new/b"}
+    for kept in ("0", "card/x/a", "card/y/c"):
+        assert (destination / kept).read_text(encoding="utf-8") == kept
+    for name in refused:
+        assert (source / name).read_text(encoding="utf-8") == name
+
+
 @pytest.mark.parametrize(
     "twins",
     [

@@ -6,37 +6,14 @@ use crate::{ErrorKind, PartTag, Result, UploadId};
 use bytes::Bytes;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes per read while a part is checked.
 const READ_BYTES: usize = 1 << 20;
 /// Unit of `st_blocks`, independent of the file system's block size.
 const BLOCK_BYTES: u64 = 512;
-/// Most directories remembered as synced. At the limit all are forgotten and synced again, which only costs time.
-const SYNCED_DIRECTORIES_MAX: usize = 65_536;
-
-/// Directories whose entries in their parents are known to be on disk. The empty path is the root.
-#[derive(Debug, Default)]
-pub(super) struct SyncedDirectories(Mutex<HashSet<String>>);
-
-impl SyncedDirectories {
-    fn contains(&self, path: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
-    }
-
-    fn add(&self, path: &str) {
-        let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if paths.len() >= SYNCED_DIRECTORIES_MAX {
-            paths.clear();
-        }
-        paths.insert(path.to_owned());
-    }
-}
-
 impl Tree {
     /// Waits until the directory `path` and all its ancestors are on disk, whoever created them.
     pub(super) fn sync_directories(&self, path: &str) -> Result<(), Blocked> {

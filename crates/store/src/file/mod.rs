@@ -28,6 +28,7 @@ mod entries;
 mod errors;
 mod grain;
 mod identity;
+mod known_directories;
 mod links;
 mod own_links;
 mod path;
@@ -39,6 +40,7 @@ mod write_list;
 
 pub(crate) use identity::{compare_states, directory_kinship, file_kinship};
 
+use self::known_directories::KnownDirectories;
 use crate::{
     Checksums, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription,
@@ -89,7 +91,12 @@ pub(crate) struct Tree {
     turns: write::Turns,
     write_list: OnceLock<write_list::WriteList>,
     disk: Arc<dyn Disk>,
-    synced: durable::SyncedDirectories,
+    /// Directories whose entries in their parents are known to be on disk.
+    synced: KnownDirectories,
+    /// Directories that are known to be spelled as in the keys that lead to them.
+    spelled: KnownDirectories,
+    /// Directories that this store has created, so that their own names are spelled as in the keys.
+    created: KnownDirectories,
     /// Resolution of modification times, in nanoseconds; determined at the first `stat`.
     grain_ns: OnceLock<u64>,
 }
@@ -113,7 +120,9 @@ impl FileStore {
             turns: write::Turns::default(),
             write_list: OnceLock::new(),
             disk,
-            synced: durable::SyncedDirectories::default(),
+            synced: KnownDirectories::default(),
+            spelled: KnownDirectories::default(),
+            created: KnownDirectories::default(),
             grain_ns: OnceLock::new(),
         })))
     }

@@ -208,7 +208,8 @@ impl Tree {
             let entered = match self.enter(&directory, segment, key) {
                 Err(Blocked::System(Errno::ENOENT)) => {
                     match self.disk.make_directory(&directory, segment) {
-                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Ok(()) => self.created.add(key),
+                        Err(Errno::EEXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
                     self.enter(&directory, segment, key)?

@@ -3,6 +3,7 @@
 //! `rename` replaces whatever has the name: a file, but also a device or a link. To replace only regular files, the
 //! name is checked, following no link, before the first byte is written and again before the `rename`.
 
+mod spellings;
 mod trimmed_names;
 
 use super::Tree;
@@ -10,11 +11,10 @@ use super::disk::Disk;
 use super::entries::each_entry;
 use super::links::Blocked;
 use super::own_links::{Witness, between_removals};
-use super::path::{Split, is_temporary_of, segments, temporary_name};
+use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
 use crate::model::stays;
-use crate::spelling::other_spellings;
 use crate::{
     ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Restored, Result, UploadId, Written,
 };
@@ -31,7 +31,6 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use trimmed_names::lists;
 
 /// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
@@ -110,12 +109,6 @@ fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u
 
 fn system_time(is_before_1970: bool, distance: Duration) -> Option<SystemTime> {
     if is_before_1970 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
-}
-
-/// Returns whether a directory has an entry that it finds by another spelling of this name.
-fn has_other_spelling(directory: &OwnedFd, name: &str) -> bool {
-    let is_found = |spelling: &String| fstatat(directory, spelling.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-    other_spellings(name).iter().any(is_found)
 }
 
 /// The type of an existing entry that a write may not replace; `None` for a regular file.
@@ -225,9 +218,7 @@ impl Tree {
         let mut tries_left = RENAME_TRIES_MAX;
         loop {
             let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
-            if replaced.is_some() {
-                self.refuse_twin(operation, key, split, temporary)?;
-            }
+            self.refuse_other_spellings(operation, key, split, temporary, replaced.is_some())?;
             let found = replaced.as_ref().map(|stat| object_info(key.to_owned(), stat));
             if expect.is_some_and(|expect| !expect.is_met_by(found.as_ref())) {
                 return Err(self.error(
@@ -285,51 +276,6 @@ impl Tree {
         };
         let Some(what) = irreplaceable(stat.st_mode) else { return Ok(Some(stat)) };
         let message = format!("{what} has this name");
-        Err(self.error(ErrorKind::InvalidKey, operation, key, message))
-    }
-
-    /// Refuses to replace a file whose path differs from that of the key in case or Unicode form, where the file system
-    /// treats the two as one. Of two objects with such keys, the second would silently replace the first.
-    fn refuse_twin(
-        &self,
-        operation: &'static str,
-        key: &str,
-        split: Split<'_>,
-        temporary: &Temporary<'_>,
-    ) -> Result<()> {
-        // The file system may treat names so in some directories only.
-        let folds = has_other_spelling(temporary.directory, &temporary.name);
-        if !folds && key.is_ascii() {
-            return Ok(());
-        }
-        let fail = |blocked| self.blocked_error(operation, key, blocked);
-        let mut directory = self.open_root().map_err(|errno| fail(errno.into()))?;
-        for (segment, path) in segments(split.parent) {
-            self.refuse_other_spelling(operation, key, (&directory, folds), ("a directory", segment))?;
-            directory = self.enter(&directory, segment, path).map_err(fail)?.directory;
-        }
-        self.refuse_other_spelling(operation, key, (&directory, folds), ("a file", split.name))
-    }
-
-    /// Refuses an existing entry if the directory has it under another spelling. Unless it is known that the file system
-    /// `folds` spellings, it must have the entry under one: a name of ASCII letters alone does not show whether it does.
-    fn refuse_other_spelling(
-        &self,
-        operation: &'static str,
-        key: &str,
-        (directory, folds): (&OwnedFd, bool),
-        (what, name): (&str, &str),
-    ) -> Result<()> {
-        if !folds && !has_other_spelling(directory, name) {
-            return Ok(());
-        }
-        if lists(directory, name).map_err(|errno| self.system_error(operation, key, errno))? {
-            return Ok(());
-        }
-        let message = format!(
-            "{what} exists whose name differs from {name} only in case or Unicode form, and this file system treats \
-             both as one"
-        );
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 
