@@ -183,12 +183,14 @@ impl Tree {
     /// Opens the root to write below it, and creates it for the first write. Later writes are refused if the root was
     /// moved, removed or unmounted since: they would end up apart from the earlier ones, perhaps on another disk.
     fn open_written_root(&self) -> Result<OwnedFd, Blocked> {
+        // Read first: another thread may create the root, and write to it, while this one finds none.
+        let is_written = self.written_root.get().is_some();
         let found = match self.open_root() {
-            Err(Errno::ENOENT) if self.written_root.get().is_none() => {
+            Err(Errno::ENOENT) if !is_written => {
                 self.make_root()?;
                 self.open_root()?
             }
-            Err(Errno::ENOENT | Errno::ENOTDIR) if self.written_root.get().is_some() => return Err(Blocked::RootLost),
+            Err(Errno::ENOENT | Errno::ENOTDIR) if is_written => return Err(Blocked::RootLost),
             found => found?,
         };
         let written = match self.written_root.get() {

@@ -460,6 +460,21 @@ async fn fsync_writes_work_too() {
 }
 
 #[tokio::test]
+async fn first_writes_at_once_create_the_root_together() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..200 {
+        let url = format!("file://{}/{round}/root", directory.path().display());
+        let store = open(&StoreConfig { url, ..StoreConfig::default() }).unwrap();
+        let (sums, options) = (Checksums::default(), PutOptions::default());
+        let keys: Vec<_> = (0..8).map(|index| format!("{index}")).collect();
+        let puts = keys.iter().map(|key| store.put(key, Payload::from(bytes(1, 0)), &sums, &options));
+        for written in futures::future::join_all(puts).await {
+            written.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn forgotten_walks_begin_again_where_they_were() {
     on_files(async |s| {
         let names: Vec<String> = (0..200).map(|index| format!("d{}/f{index}", index % 3)).collect();
