@@ -399,3 +399,20 @@ def test_nothing_is_deleted_that_the_source_has_and_did_not_list(
     assert done.summary["objects_deleted"] == 1
     kept = [failure for failure in done.failures if "which was not in its listing" in failure["message"]]
     assert len(done.failures) == len(kept) == done.summary["objects_not_deleted"] > 0
+
+
+@pytest.mark.parametrize("kind", XML)
+def test_nothing_is_deleted_if_the_source_does_not_say_whether_it_has_it(
+    make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind
+) -> None:
+    """The source may be listed at first, and then forbids to look up single names."""
+    place = make(kind)
+    files = files_with(tmp_path / "files", {"extra": b"extra"})
+    command.run("cp", "-r", f"{place.url}/d", files.url, *place.flags("src")).expect(0)
+    refused = Answer(403, "AccessDenied")
+    place.store.add(Rule(refused, when=during("head")))
+    place.store.add(Rule(refused, when=lambda asked: asked.query.get("prefix") == f"{PREFIX}extra"))
+    done = command.run("sync", "--delete", "-y", f"{place.url}/d", files.url, *place.flags("src"), "--json").expect(4)
+    assert files_in(files) == {**below(OBJECTS), "extra": b"extra"}
+    (kept,) = done.failures
+    assert "cannot look for it at the source" in kept["message"]

@@ -38,7 +38,7 @@ def test_the_state_folder_is_never_reached(settings: ServiceSettings, name: str)
 
 @pytest.mark.parametrize("name", ["keys/service.key", "keys", "keys/*", "k*/service.key", "linked", ""])
 def test_the_key_file_is_never_reached(settings: ServiceSettings, tmp_path: Path, name: str) -> None:
-    """Who reads it can open the secrets of all tenants in a copy of the database."""
+    """With it, a reader could open the secrets of all tenants in a copy of the database."""
     data = tmp_path / "data"
     (data / "state").rmdir()
     (data / "keys").mkdir()

@@ -15,8 +15,8 @@ use tradewind_contract::{JobState, JobStatus, Outcome, Progress};
 use tradewind_store::Store;
 
 /// Removes temporary files, aborts uploads that the journal lists and those it may lack, then writes the status. Finished
-/// objects stay. If one of these cannot be removed, the job is left unchanged, so that cancelling can be retried. A job without its journal is
-/// cancelled too, because it can never be resumed; the message says what may be left.
+/// objects stay. If one of these cannot be removed, the job is left unchanged, so that cancelling can be retried. A job
+/// without its journal is cancelled too, because it can never be resumed; the message says what may be left.
 pub(super) async fn cancel(
     dir: &Path,
     stores: Vec<Arc<dyn Store>>,

@@ -8,14 +8,14 @@ use crate::lead::local_sums::is_file;
 use crate::retry::RetryPolicy;
 use std::sync::Arc;
 use tradewind_contract::{JobSpec, Selection};
-use tradewind_store::{Error, ErrorKind, Result, Store, entry_of};
+use tradewind_store::{Error, ErrorKind, Result, Store, entry_of, name_form};
 
 /// The source that destinations were compared with.
 #[derive(Debug)]
 pub struct Origin {
     source: Arc<dyn Store>,
     prefix: String,
-    /// What stands in place of `prefix` at each destination.
+    /// Prefixes that replace it, one for each destination.
     below: Vec<String>,
 }
 
@@ -45,15 +45,19 @@ impl Origin {
         }
     }
 
-    /// Returns whether the source has exactly this key. A `HEAD` finds most of those that it lacks. It may also find another
-    /// spelling of the name, or a directory, and it may be forbidden: then a listing of this one key decides. An object of
-    /// the same length counts as found, because a server may list it late.
+    /// Returns whether the source has exactly this key. A `HEAD` shows that, except at servers and file systems that may find
+    /// another spelling of the name or a directory, and where it is forbidden: there, a listing of this one key decides. At
+    /// such a server, an object of the same length counts as found, because it may be listed late.
+    ///
+    /// # Errors
+    /// The source does not say.
     async fn has(&self, key: &str, size_bytes: Option<u64>, policy: RetryPolicy) -> Result<bool> {
         let source = self.source.as_ref();
         match policy.run("head", source.url(), || source.head(key)).await {
             Ok(found) => {
+                let tells_names_apart = name_form(source, key).is_none();
                 let is_alike = size_bytes == Some(found.size_bytes) && found.size_bytes > 0;
-                if is_alike && !is_file(&self.source) {
+                if !is_file(&self.source) && (tells_names_apart || is_alike) {
                     return Ok(true);
                 }
             }
@@ -61,7 +65,9 @@ impl Origin {
             Err(error) if error.kind == ErrorKind::BucketNotFound || error.kind.is_transient() => return Err(error),
             Err(_) => {}
         }
-        let entry = policy.run("list", source.url(), || entry_of(source, key)).await?;
-        Ok(entry.flatten().is_some())
+        match policy.run("list", source.url(), || entry_of(source, key)).await? {
+            Some(entry) => Ok(entry.is_some()),
+            None => Err(Error::new(ErrorKind::Forbidden, "list", source.url(), "the source forbids to list this name")),
+        }
     }
 }
