@@ -12,13 +12,13 @@ import pytest
 from testbed.drive import Command, Running
 from testbed.trees import tree_hashes, write_tree
 
-SIZES = {f"d{number % 5}/{number}": 1_000_000 for number in range(200)}
-"""Small objects: each is written as a whole."""
-OTHERS = {f"d{number % 5}/other-{number}": 1_000_000 for number in range(200)}
+SIZES = {f"d{number % 5}/{number}": 8_000_000 for number in range(40)}
+"""Objects that are each written as a whole."""
+OTHERS = {f"d{number % 5}/other-{number}": 8_000_000 for number in range(40)}
 """Objects of another job, in the same directories."""
+SLOWLY = ("--limit-rate", "200MB/s")
+"""Makes a job last for seconds, so that it is seen to write files."""
 LOOKS_MAX_S = 60.0
-#: A busy host may miss the moment at which a job writes files.
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def freeze_in_the_middle(running: Running, copy: Path) -> int:
 def kill_in_the_middle(command: Command, copy: Path, *arguments: str | Path) -> set[Path]:
     """Kill a job and its gateway while they write files below `copy`. Return the files that they leave unfinished."""
     before = unfinished(copy)
-    running = command.start(*arguments)
+    running = command.start(*arguments, *SLOWLY)
     gateway = freeze_in_the_middle(running, copy)
     for pid in (gateway, running.process.pid):
         os.kill(pid, signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_a_job_whose_gateway_was_killed_leaves_no_temporary_file(
     command: Command, source: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "to"
-    running = command.start("cp", "-r", source, copy)
+    running = command.start("cp", "-r", source, copy, *SLOWLY)
     os.kill(freeze_in_the_middle(running, copy), signal.SIGKILL)
     running.finish().expect(0)
     assert tree_hashes(copy) == tree_hashes(source)
@@ -100,7 +100,7 @@ def test_only_temporary_files_of_the_job_itself_are_removed(
     left = kill_in_the_middle(command, copy, "cp", "-r", source, copy)
     (job,) = command.jobs()
     of_a_stopped_job = kill_in_the_middle(command, copy, "cp", "-r", others, copy)
-    running = command.start("cp", "-r", others, copy)
+    running = command.start("cp", "-r", others, copy, *SLOWLY)
     gateway = freeze_in_the_middle(running, copy)
     of_a_running_job = unfinished(copy) - left - of_a_stopped_job
     of_a_user = copy / "d0" / ".0.tradewind-0123456789abcdef"
