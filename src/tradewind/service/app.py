@@ -51,7 +51,6 @@ from tradewind.service.console import ConsoleFiles
 from tradewind.service.console import router as console
 from tradewind.service.courier import Courier
 from tradewind.service.database import ServiceDatabase, record_change
-from tradewind.service.events import StreamCount
 from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
@@ -64,6 +63,8 @@ from tradewind.service.limits import (
     REFUSED_PER_S,
     REQUESTS_BURST,
     REQUESTS_PER_S,
+    STREAMS_MAX,
+    STREAMS_PER_TENANT_MAX,
     TENANT_REQUESTS_BURST,
     TENANT_REQUESTS_PER_S,
 )
@@ -82,6 +83,7 @@ from tradewind.service.runner import JobRunner
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.stream_watch import StreamWatch
+from tradewind.service.tenant_places import TenantPlaces
 from tradewind.service.traced_requests import TracedRequests
 from tradewind.service.traces import Traces
 
@@ -120,7 +122,7 @@ class Service:
         self.planning = Planning(settings.engine_state)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
-        self.streams = StreamCount()
+        self.streams = TenantPlaces(STREAMS_MAX, STREAMS_PER_TENANT_MAX, "too many open event streams", 5)
         self.watch = StreamWatch(self.queue, self.runner.engine, self.faults)
         self.metrics = ServiceMetrics(self.queue, self.streams, self.faults)
         self.console = ConsoleFiles.load() if own is None else ConsoleFiles.load().marked_own()

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -26,14 +24,12 @@ from tradewind.service.limits import (
     STREAM_CHECK_S,
     STREAM_EVENTS_AT_ONCE,
     STREAM_KEEP_ALIVE_S,
-    STREAMS_MAX,
-    STREAMS_PER_TENANT_MAX,
 )
 from tradewind.service.problems import ApiProblem
 from tradewind.service.stream_watch import StreamWatch
 from tradewind.service.tables import ENDED
 
-__all__ = ["EventCursor", "StreamCount", "event_stream"]
+__all__ = ["EventCursor", "event_stream"]
 
 #: Largest number in a cursor; SQLite has no larger one.
 NUMBER_MAX = 2**63 - 1
@@ -60,31 +56,6 @@ class EventCursor:
 
     def __str__(self) -> str:
         return f"{self.state}.{self.run}"
-
-
-class StreamCount:
-    """Counts open streams, in total and by tenant. Any thread may use it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: Counter[str] = Counter()
-
-    @property
-    def total(self) -> int:
-        """Number of open streams."""
-        return self._open.total()
-
-    def enter(self, tenant: str) -> Callable[[], None]:
-        """Count a stream, and return what ends it. Raises ApiProblem 429 if there are too many."""
-        with self._lock:
-            if self.total >= STREAMS_MAX or self._open[tenant] >= STREAMS_PER_TENANT_MAX:
-                raise ApiProblem(429, "too many open event streams", headers={"Retry-After": "5"})
-            self._open[tenant] += 1
-        return lambda: self._leave(tenant)
-
-    def _leave(self, tenant: str) -> None:
-        with self._lock:
-            self._open[tenant] -= 1
 
 
 @contextmanager

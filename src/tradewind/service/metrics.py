@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tradewind.service.events import StreamCount
 from tradewind.service.faults import PARTS, Faults
 from tradewind.service.jobs import JobQueue
+from tradewind.service.tenant_places import TenantPlaces
 
 __all__ = ["CountedRequests", "ServiceMetrics"]
 
@@ -19,7 +19,7 @@ __all__ = ["CountedRequests", "ServiceMetrics"]
 class _Totals:
     """Collects the jobs in each state, the open streams, and the faults of each part, when they are read."""
 
-    def __init__(self, queue: JobQueue, streams: StreamCount, faults: Faults) -> None:
+    def __init__(self, queue: JobQueue, streams: TenantPlaces, faults: Faults) -> None:
         self._queue, self._streams, self._faults = queue, streams, faults
 
     def collect(self) -> Iterator[Metric]:
@@ -28,7 +28,7 @@ class _Totals:
         for state, count in self._queue.count_by_state().items():
             counts.add_metric([state], count)
         yield counts
-        yield GaugeMetricFamily("tradewind_service_streams", "Open event streams", value=self._streams.total)
+        yield GaugeMetricFamily("tradewind_service_streams", "Open event streams", value=self._streams.taken)
         faults = CounterMetricFamily("tradewind_service_faults", "Faults of the program by part", labels=["part"])
         failing = GaugeMetricFamily(
             "tradewind_service_failing", "1 if a part has not worked since its latest fault", labels=["part"]
@@ -44,7 +44,7 @@ class _Totals:
 class ServiceMetrics:
     """The metrics of one server."""
 
-    def __init__(self, queue: JobQueue, streams: StreamCount, faults: Faults) -> None:
+    def __init__(self, queue: JobQueue, streams: TenantPlaces, faults: Faults) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(_Totals(queue, streams, faults))
         labels = ("method", "route", "status")

@@ -12,10 +12,8 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -51,6 +49,7 @@ from tradewind.service.prices import (
     used_in_month,
 )
 from tradewind.service.problems import ApiProblem
+from tradewind.service.tenant_places import TenantPlaces
 from tradewind.service.utilisation import price_utilisations
 
 __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
@@ -82,7 +81,8 @@ class QuoteMaker:
 
     def __init__(self, database: ServiceDatabase, engine: Engine) -> None:
         self._database, self._engine = database, engine
-        self._lock, self._making = threading.Lock(), Counter[str]()
+        # A tenant may choose a source that takes long to count, so the others have some places left.
+        self._places = TenantPlaces(QUOTES_AT_ONCE_MAX, QUOTES_AT_ONCE_PER_TENANT, "other quotes are being made", 1)
 
     def make(
         self,
@@ -100,7 +100,8 @@ class QuoteMaker:
         Raises ApiProblem 409 if the source cannot be counted in time, 429 if too many quotes are being made or open;
         TradewindError, among others if a link has no tariff.
         """
-        with self._place(sender[0]):
+        with ExitStack() as stack:
+            stack.callback(self._places.enter(sender[0]))
             with self._database.read() as connection:
                 self._require_few(connection, sender[0])
             counted = _stated(document) or self._count(request, credentials)
@@ -110,23 +111,6 @@ class QuoteMaker:
             self._engine.keep(proposal)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
         return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
-
-    @contextmanager
-    def _place(self, tenant: str) -> Iterator[None]:
-        """Count a quote that is being made. Raises ApiProblem 429.
-
-        A tenant may choose a source that takes long to count, so the others have some places left.
-        """
-        with self._lock:
-            if self._making[tenant] >= QUOTES_AT_ONCE_PER_TENANT or self._making.total() >= QUOTES_AT_ONCE_MAX:
-                raise ApiProblem(429, "other quotes are being made", headers={"Retry-After": "1"})
-            self._making[tenant] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._making[tenant] -= 1
-                self._making += Counter()  # Without the tenants that have none.
 
     def _proposed(
         self, tenant: str, request: Request, document: Mapping[str, Any], credentials: GivenCredentials | None
