@@ -1,7 +1,6 @@
 """Two servers on one database: one schedules at a time, and an earlier one that does not know it decides nothing."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,7 +102,7 @@ def test_a_pass_without_progress_loses_the_right_to_schedule(
     database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(scheduler_lease, "KEEP_SHARE", 0.0)
-    now_s = time.monotonic()
+    now_s = 1000.0
     monkeypatch.setattr(scheduler_lease, "time", SimpleNamespace(monotonic=lambda: now_s))
     one, two = (SchedulerLease(database, name, LEASE_MS) for name in ("one", "two"))
     assert one.hold() == 1
