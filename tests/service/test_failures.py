@@ -4,8 +4,9 @@ import errno
 
 import pytest
 
-from tradewind.errors import GatewayError, TradewindError, Unavailable
-from tradewind.service.failures import failure_kind, is_state_full
+from tradewind.errors import GatewayError, ProviderRefused, TradewindError, Unavailable
+from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.service.failures import PROVIDER_HINT, failure_kind, is_state_full, tenant_error
 
 JOURNAL = "cannot use the journal /state/journal.sqlite: "
 
@@ -40,3 +41,28 @@ def test_a_journal_that_cannot_be_written_is_tried_again() -> None:
 )
 def test_only_words_of_the_store_ask_to_slow_down(message: str, kind: str) -> None:
     assert failure_kind(Unavailable(message)) == kind
+
+
+ARN = "User: arn:aws:iam::123456789012:user/operator is not authorized to perform: ec2:RunInstances"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            ProviderRefused(
+                f"machine relay in aws:us-east-1 and 1 more cannot be launched: permission: {ARN}",
+                hint="the missing permission is ec2:RunInstances",
+                kind="permission",
+                regions={"relay": "aws:us-east-1", "sink": "aws:us-east-1"},
+            ),
+            "2 machines of the operator cannot be launched: permission",
+        ),
+        (CallRefused(Refusal("permission", ARN)), "a provider of the operator refused a call: permission"),
+    ],
+)
+def test_a_tenant_is_not_told_the_account_of_the_operator(error: TradewindError, told: str) -> None:
+    found = tenant_error(error)
+    assert isinstance(found, TradewindError)
+    assert (str(found), found.hint) == (told, PROVIDER_HINT)
+    assert failure_kind(found) == failure_kind(error), "it is tried again as before"

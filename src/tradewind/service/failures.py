@@ -1,4 +1,4 @@
-"""The retry class of a failed run."""
+"""The errors of failed runs: their retry class, and what their tenants are told."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 
 from tradewind.errors import (
     FleetTaken,
+    GatewayError,
     GatewayLost,
     Interrupted,
     ProviderRefused,
@@ -16,8 +17,10 @@ from tradewind.errors import (
     Unavailable,
     VerificationMismatch,
 )
+from tradewind.fleet.provider import CallRefused
+from tradewind.model.units import format_count
 
-__all__ = ["failure_kind", "is_state_full"]
+__all__ = ["failure_kind", "is_state_full", "tenant_error"]
 
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
@@ -28,6 +31,8 @@ ADDRESS = re.compile(r"\b[a-z0-9]+://\S+", re.IGNORECASE)
 #: show as an error of input and output.
 JOURNAL, FULL = "cannot use the journal", ("database or disk is full", "No space left on device")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: Hint for the tenant if a provider has refused something to the operator's account.
+PROVIDER_HINT = "the operator finds the provider's reason in the server's log"
 _KINDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((GatewayLost, Interrupted, FleetTaken), "transient"),
     ((VerificationMismatch,), "integrity"),
@@ -45,6 +50,17 @@ def failure_kind(error: TradewindError | OSError) -> str:
     if JOURNAL in str(error):
         return "transient"
     return next((kind for errors, kind in _KINDS if isinstance(error, errors)), "invalid")
+
+
+def tenant_error(error: TradewindError | OSError) -> TradewindError | OSError:
+    """Return an error as a tenant may read it: without a provider's words, which may name the operator's account."""
+    if isinstance(error, ProviderRefused):
+        what = format_count(len(error.regions), "machine")
+        text = f"{what} of the operator cannot be launched: {error.kind}"
+        return ProviderRefused(text, hint=PROVIDER_HINT, kind=error.kind, regions=error.regions)
+    if isinstance(error, CallRefused):
+        return GatewayError(f"a provider of the operator refused a call: {error.refusal.kind}", hint=PROVIDER_HINT)
+    return error
 
 
 def is_state_full(error: TradewindError | OSError) -> bool:

@@ -43,7 +43,7 @@ from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.down_stores import first_down, note_down
 from tradewind.service.engine_request import engine_request, granted_bytes_per_s, guest_of, limited
-from tradewind.service.failures import failure_kind, is_state_full
+from tradewind.service.failures import failure_kind, is_state_full, tenant_error
 from tradewind.service.faults import Faults
 from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
 from tradewind.service.job_traces import JobTraces
@@ -164,7 +164,7 @@ class JobWorker:
         except (*OWN, LeaseLost):
             raise
         except (TradewindError, OSError) as error:
-            self._fail_active(lease, str(error))
+            self._fail_active(lease, str(_told(lease.job, error)))
         except Exception as error:  # noqa: BLE001
             # A fault of the program in one job must neither stop the others nor be tried for ever.
             fault = self._faults.record("jobs", error, pause_s_max=0.0)
@@ -443,7 +443,7 @@ class JobWorker:
             record_gateway_decisions(connection, lease, json.loads(granted)["links"], changes, now_ms)
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
-        error = named_in_error(error, row.request)
+        error = _told(row.id, named_in_error(error, row.request))
         hint = SHARING_HINT if isinstance(error, CredentialsNotSent) else getattr(error, "hint", None)
         found = self._found(row, lease) if isinstance(error, CeilingReached) else None
         if found is not None and row.request.get("quote") is not None and found.record.document["ceiling"] is None:
@@ -522,6 +522,15 @@ class JobWorker:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
+
+
+def _told(job_id: str, error: TradewindError | OSError) -> TradewindError | OSError:
+    """Return an error as the job's tenant may read it. What is left out is logged for the operator."""
+    told = tenant_error(error)
+    if told is not error:
+        hint = getattr(error, "hint", None)
+        _LOG.error("job %s: %s%s", job_id, error, "" if hint is None else f"; {hint}")
+    return told
 
 
 def _require_granted(row: JobRow, routes: JobRoutes | None, closed: Collection[Resource] = ()) -> None:
