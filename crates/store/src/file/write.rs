@@ -131,11 +131,8 @@ impl Tree {
         self.stat_replaceable("put", key, &directory, split.name)?;
         let name = temporary_name(split.name);
         // Released after the temporary file has its final name, or is removed.
-        let listed = self.write_list.get().and_then(|list| list.add(key, &name));
+        let _listed = self.write_list.get().and_then(|list| list.add(key, &name));
         let (file, mut temporary) = self.create_temporary(&directory, name, options).map_err(fail)?;
-        if let Some(listed) = &listed {
-            listed.created(self.disk.as_ref(), &file);
-        }
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
         self.disk.flush(file.as_fd()).map_err(fail)?;
         let written = self.publish("put", key, split, &file, &temporary, options)?;
@@ -373,24 +370,16 @@ impl Tree {
     }
 
     pub(super) fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
-        let is_ours =
-            |temporary: TemporaryFile<'_>, stat: &FileStat| temporary.may_be_removed(self.disk.as_ref(), stat);
-        self.remove_temporary("abort upload", key, upload, is_ours).map(drop)
+        self.remove_temporary("abort upload", key, upload).map(drop)
     }
 
-    /// Removes a temporary file if `is_ours` says so of what has its name. Returns whether it was removed.
-    pub(super) fn remove_temporary(
-        &self,
-        operation: &'static str,
-        key: &str,
-        upload: &UploadId,
-        is_ours: impl Fn(TemporaryFile<'_>, &FileStat) -> bool,
-    ) -> Result<bool> {
+    /// Removes the temporary file of an upload, unless something else has its name. Returns whether it was removed.
+    pub(super) fn remove_temporary(&self, operation: &'static str, key: &str, upload: &UploadId) -> Result<bool> {
         let split = self.file_split(operation, key)?;
         let Some(temporary) = TemporaryFile::of(upload, split.name) else { return Ok(false) };
         let removed = self.open_directory(split.parent).and_then(|directory| {
             let stat = fstatat(&directory, temporary.name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            let is_ours = is_ours(temporary, &stat);
+            let is_ours = temporary.may_be_removed(self.disk.as_ref(), &stat);
             if is_ours {
                 self.disk.remove(&directory, temporary.name, UnlinkatFlags::NoRemoveDir)?;
             }

@@ -4,23 +4,19 @@
 //! than writing it. So the store itself notes the names, in slots of equal length that are used again. A writer
 //!
 //! 1. takes a slot, and writes the key and the temporary name into it,
-//! 2. creates the file, and adds its number to the slot before it writes the first byte,
+//! 2. creates the file,
 //! 3. releases the slot when the file has its final name, or is removed.
 //!
 //! After a crash the list names every file that may be left, however many objects were written.
-//! [`Tree::remove_listed_writes`] removes a file only if name and number match, or, if the writer was killed before it added
-//! the number, if the file is empty. So nothing that has since taken the name is lost, and the old entries of released
-//! slots do no harm.
+//! [`Tree::remove_listed_writes`] removes them. Temporary names are random and never used again, so the old entries of
+//! released slots do no harm.
 //!
 //! Not guaranteed: the entries survive the death of the process but are not synced, so a power loss may leave files.
 //! While the list cannot be written (a full disk), files are written without it.
 
-use super::read::is_kind;
-use super::temporary::TemporaryFile;
-use super::{Disk, Tree};
+use super::Tree;
 use crate::{Error, ErrorKind, Result, UploadId};
 use nix::libc;
-use nix::sys::stat::{FileStat, fstat};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -28,11 +24,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Length of a slot. The longest entry has a checksum, a key of 4095 bytes, a name of 255, a number and three marks.
+/// Length of a slot. The longest entry has a checksum, a key of 4095 bytes, a name of 255 and two marks.
 const SLOT_BYTES: u64 = 8192;
 /// Most slots of a list, free and taken. At the limit further files are written without being listed.
 const SLOTS_MAX: u32 = 1024;
-/// Ends the key and the upload id in an entry; neither contains it.
+/// Ends the key and the name in an entry; neither contains it.
 const END: u8 = 0;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -57,8 +53,6 @@ struct Slots {
 pub(super) struct Listed<'a> {
     list: &'a WriteList,
     slot: u32,
-    key: &'a str,
-    name: String,
 }
 
 impl WriteList {
@@ -71,14 +65,16 @@ impl WriteList {
     }
 
     /// Lists a temporary file that is about to be created; `None` if it cannot be listed.
-    pub(super) fn add<'a>(&'a self, key: &'a str, name: &str) -> Option<Listed<'a>> {
+    pub(super) fn add(&self, key: &str, name: &str) -> Option<Listed<'_>> {
+        let entry = entry_of(key, name);
         let mut slots = self.slots();
         let slot = slots.free.pop().or_else(|| (slots.next < SLOTS_MAX).then_some(slots.next))?;
         slots.next = slots.next.max(slot + 1);
-        let listed = Listed { list: self, slot, key, name: name.to_owned() };
-        let written = listed.write(None);
+        // With the lock, because the kernel lets writers of one file spin.
+        let written = self.file.write_all_at(&entry, u64::from(slot) * SLOT_BYTES);
         drop(slots);
-        written.then_some(listed)
+        let listed = Listed { list: self, slot };
+        written.inspect_err(|error| self.note_failure(error)).is_ok().then_some(listed)
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -92,38 +88,27 @@ impl WriteList {
     }
 }
 
-impl Listed<'_> {
-    /// Adds the number of the file, which was just created.
-    pub(super) fn created(&self, disk: &dyn Disk, file: &File) {
-        let _one_at_a_time = self.list.slots();
-        match fstat(file) {
-            Ok(stat) => drop(self.write(Some(disk.file_number(&stat)))),
-            Err(errno) => self.list.note_failure(&errno.into()),
-        }
-    }
-
-    /// Writes the entry; call it with the lock of the slots, because the kernel lets writers of one file spin.
-    fn write(&self, number: Option<u64>) -> bool {
-        let entry = entry_of(self.key, &TemporaryFile { name: &self.name, number }.upload_id());
-        let written = self.list.file.write_all_at(&entry, u64::from(self.slot) * SLOT_BYTES);
-        written.inspect_err(|error| self.list.note_failure(error)).is_ok()
-    }
-}
-
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
         self.list.slots().free.push(self.slot);
     }
 }
 
-/// A checksum, the key and the upload id. A process that is killed while it writes an entry leaves one whose checksum
-/// is wrong, and has not yet created the file.
-fn entry_of(key: &str, upload: &UploadId) -> Vec<u8> {
-    let body = [key.as_bytes(), &[END], upload.0.as_bytes(), &[END]].concat();
-    [&tradewind_crc::crc32(&body).to_le_bytes(), body.as_slice()].concat()
+/// A checksum, the key and the temporary name. A process that is killed while it writes an entry leaves one whose
+/// checksum is wrong, and has not yet created the file.
+fn entry_of(key: &str, name: &str) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(CHECKSUM_BYTES + key.len() + name.len() + 2);
+    entry.extend([0; CHECKSUM_BYTES]);
+    for text in [key, name] {
+        entry.extend(text.as_bytes());
+        entry.push(END);
+    }
+    let (checksum, body) = entry.split_at_mut(CHECKSUM_BYTES);
+    checksum.copy_from_slice(&tradewind_crc::crc32(body).to_le_bytes());
+    entry
 }
 
-/// The entry at the start of a slot; `None` if it has none.
+/// The key and the temporary name at the start of a slot; `None` if it has none.
 fn parse(slot: &[u8]) -> Option<(String, UploadId)> {
     let (checksum, rest) = slot.split_at_checked(CHECKSUM_BYTES)?;
     let key_end = rest.iter().position(|byte| *byte == END)?;
@@ -178,11 +163,7 @@ impl Tree {
         let entries = read(path).map_err(failed)?;
         let (mut removed, mut first_error) = (0, None);
         for (key, upload) in entries {
-            let is_ours = |temporary: TemporaryFile<'_>, stat: &FileStat| match temporary.number {
-                Some(_) => temporary.may_be_removed(self.disk.as_ref(), stat),
-                None => is_kind(stat, libc::S_IFREG) && stat.st_size == 0 && stat.st_nlink <= 1,
-            };
-            match self.remove_temporary(OPERATION, &key, &upload, is_ours) {
+            match self.remove_temporary(OPERATION, &key, &upload) {
                 Ok(was_there) => removed += u64::from(was_there),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
@@ -225,19 +206,13 @@ mod tests {
         names
     }
 
-    /// Writes the entries of a process that is killed while it writes these keys. Returns their temporary names.
-    fn killed(list: &WriteList, root: &Path, keys: &[&str], is_created: bool) -> Vec<String> {
+    /// Lists and creates the files of a process that is killed while it writes these keys. Returns their names.
+    fn killed(list: &WriteList, root: &Path, keys: &[&str]) -> Vec<String> {
         let name = |key: &&str| {
             let (directory, name) = key.rsplit_once('/').unwrap();
             let temporary = temporary_name(name);
-            let listed = list.add(key, &temporary).unwrap();
-            let path = root.join(directory).join(&temporary);
-            let file = File::create_new(path).unwrap();
-            if is_created {
-                listed.created(&Kernel, &file);
-                file.write_all_at(b"half", 0).unwrap();
-            }
-            std::mem::forget(listed);
+            std::mem::forget(list.add(key, &temporary).unwrap());
+            std::fs::write(root.join(directory).join(&temporary), b"half").unwrap();
             temporary
         };
         keys.iter().map(name).collect()
@@ -248,24 +223,20 @@ mod tests {
         let (_folder, store, list) = store();
         let directory = store.path_of("d");
         let first = WriteList::open(&list).unwrap();
-        killed(&first, store.path_of("").as_path(), &["d/a", "d/b"], true);
-        killed(&first, store.path_of("").as_path(), &["d/empty"], false);
-        let replaced = killed(&first, store.path_of("").as_path(), &["d/replaced", "d/link", "d/filled"], true);
-        // Written before the other file is removed, so that it gets another number.
-        std::fs::write(directory.join("user"), b"of a user").unwrap();
-        for name in &replaced {
+        let replaced =
+            killed(&first, store.path_of("").as_path(), &["d/a", "d/b", "d/link", "d/directory", "d/linked"]);
+        for name in &replaced[2..4] {
             std::fs::remove_file(directory.join(name)).unwrap();
         }
-        std::fs::rename(directory.join("user"), directory.join(&replaced[0])).unwrap();
-        std::os::unix::fs::symlink("a", directory.join(&replaced[1])).unwrap();
-        let unnumbered = killed(&first, store.path_of("").as_path(), &["d/unnumbered"], false);
-        std::fs::write(directory.join(&unnumbered[0]), b"of a user").unwrap();
+        std::os::unix::fs::symlink("a", directory.join(&replaced[2])).unwrap();
+        std::fs::create_dir(directory.join(&replaced[3])).unwrap();
+        std::fs::hard_link(directory.join(&replaced[4]), directory.join("user")).unwrap();
         let other = temporary_name("a");
         std::fs::write(directory.join(&other), b"of another job").unwrap();
         drop(first);
 
-        assert_eq!(store.remove_listed_writes(&list).await.unwrap(), 3);
-        let mut left = vec![replaced[0].clone(), replaced[1].clone(), unnumbered[0].clone(), other];
+        assert_eq!(store.remove_listed_writes(&list).await.unwrap(), 2);
+        let mut left = [&replaced[2..], &[other, "user".to_owned()]].concat();
         left.sort();
         assert_eq!(names(&directory), left);
         assert!(!list.exists());
@@ -291,14 +262,14 @@ mod tests {
         let (_folder, store, list) = store();
         let directory = store.path_of("d");
         let first = WriteList::open(&list).unwrap();
-        killed(&first, store.path_of("").as_path(), &["d/a"], true);
+        killed(&first, store.path_of("").as_path(), &["d/a"]);
         drop(first);
         let moved = store.path_of("elsewhere");
         std::fs::rename(&directory, &moved).unwrap();
         std::os::unix::fs::symlink("elsewhere", &directory).unwrap();
         assert!(store.remove_listed_writes(&list).await.is_err(), "no link is followed");
 
-        killed(&WriteList::open(&list).unwrap(), store.path_of("").as_path(), &["elsewhere/b"], true);
+        killed(&WriteList::open(&list).unwrap(), store.path_of("").as_path(), &["elsewhere/b"]);
         assert_eq!(read(&list).unwrap().len(), 2);
         std::fs::remove_file(&directory).unwrap();
         std::fs::rename(&moved, &directory).unwrap();
@@ -308,17 +279,17 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_back_unless_it_is_incomplete() {
-        let upload = TemporaryFile { name: &temporary_name("key"), number: Some(7) }.upload_id();
-        let entry = entry_of("some/key", &upload);
+        let name = temporary_name("key");
+        let entry = entry_of("some/key", &name);
         let longer = [entry.as_slice(), b"rest of an older entry\0"].concat();
         for slot in [&entry, &longer] {
-            assert_eq!(parse(slot), Some(("some/key".to_owned(), upload.clone())));
+            assert_eq!(parse(slot), Some(("some/key".to_owned(), UploadId(name.clone()))));
         }
         for length in 0..entry.len() {
             let torn = [&entry[..length], &[b'x'; 100]].concat();
             assert_eq!(parse(&torn), None, "{length}");
         }
-        let longest = entry_of(&"k".repeat(4095), &UploadId("n".repeat(255 + 17)));
+        let longest = entry_of(&"k".repeat(4095), &"n".repeat(255));
         assert!(longest.len() as u64 <= SLOT_BYTES);
     }
 
