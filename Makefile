@@ -65,11 +65,11 @@ demo-cloud: setup ## Rent machines of emulated clouds (root), kill one during a 
 
 test: setup ## Run all tests that are not slow; tests that measure run last
 	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests
-	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1 $(call marked,alone)
-	$(BIN)/python -m pytest -m "not slow and host" $(call marked,host)
+	$(BIN)/python -m tests.run -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1 $(call marked,alone)
+	$(BIN)/python -m tests.run -m "not slow and host" $(call marked,host)
 
 python-tests:
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m tests.run -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 # Run at a lower priority than the Python tests, because those have time limits.
 rust-tests:
