@@ -22,6 +22,7 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config.toml"
 
 
+@pytest.mark.slow
 def test_a_plan_goes_around_a_hop_that_cannot_connect(configuration: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configuration.write_text(PRIVATE_AWS + PRIVATE_GCP)
     assert main(["plan", SOURCE, SINK, "--volume", "100GB", "--json"]) == 0

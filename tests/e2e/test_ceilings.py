@@ -73,6 +73,7 @@ def test_a_job_with_few_lost_bytes_succeeds_under_max_bytes(command: Command, tm
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "large").read_bytes()
 
 
+@pytest.mark.slow
 def test_max_bytes_holds_over_killed_runs(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:

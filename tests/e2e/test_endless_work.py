@@ -170,6 +170,7 @@ def copied_through_a_sink(command: Command, place: OddPlace, folder: Path, objec
     return command.run(*words, "--stall", f"{stall_s}s", timeout_s=SOON_S)
 
 
+@pytest.mark.slow
 @one_kind("s3")
 def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     store: OddStore, command: Command, tmp_path: Path

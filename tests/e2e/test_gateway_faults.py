@@ -231,6 +231,7 @@ def test_bytes_sent_under_a_killed_lead_count_towards_the_ceiling(command: Comma
     assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
 
 
+@pytest.mark.slow
 def test_a_silent_hop_is_closed_and_reconnected(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:
@@ -265,6 +266,7 @@ def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: F
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "frozen", [pytest.param("source", marks=pytest.mark.slow), pytest.param("relay", marks=pytest.mark.slow), "sink"]
 )
@@ -283,6 +285,7 @@ def test_a_frozen_gateway_and_a_short_stall_end_the_job_resumable(
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("killed", "asker"), [("source", "lead"), ("relay", "source"), ("sink", "relay")])
 def test_the_end_of_a_stalled_job_names_the_gateway_that_cannot_be_reached(
     command: Command, files: FilePlace, tmp_path: Path, killed: str, asker: str

@@ -165,6 +165,7 @@ def test_each_gateway_gets_what_its_role_needs_and_nothing_is_written(stage: Sta
         assert refused(lambda client=client, bucket=bucket: client.sizes(bucket)) == 403
 
 
+@pytest.mark.slow
 def test_temporary_credentials_are_limited_by_a_role_and_otherwise_stay_here(stage: Stage, tmp_path: Path) -> None:
     session = stage.use_session()
     done = stage.run()
@@ -180,6 +181,7 @@ def test_temporary_credentials_are_limited_by_a_role_and_otherwise_stay_here(sta
     assert len(stage.copied()) == OBJECTS
 
 
+@pytest.mark.slow
 def test_a_server_without_a_token_service_needs_share_keys(stage: Stage) -> None:
     del stage.command.environment["AWS_ENDPOINT_URL_STS"]
     done = stage.run()
@@ -196,7 +198,10 @@ def test_a_user_who_may_not_ask_for_a_session_is_told_the_missing_action(stage: 
     assert "not authorized to perform: sts:GetFederationToken" in done.stderr
 
 
-@pytest.mark.parametrize("removed", ["s3:GetObject", "s3:PutObject", "s3:PutObjectTagging"])
+@pytest.mark.parametrize(
+    "removed",
+    ["s3:GetObject", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3:PutObject", "s3:PutObjectTagging"))],
+)
 def test_without_one_of_its_actions_a_transfer_fails_and_names_it(stage: Stage, removed: str) -> None:
     stage.store.removed = frozenset({removed})
     done = stage.run("--tag", "a=b")
@@ -204,6 +209,7 @@ def test_without_one_of_its_actions_a_transfer_fails_and_names_it(stage: Stage, 
     assert f"allows the {removed} action" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_sessions_that_expire_while_none_are_issued_delay_a_transfer(stage: Stage) -> None:
     """The token service is out of order for longer than the sessions live. Then the transfer goes on by itself."""
     stage.tokens.life_s = 4.0

@@ -90,6 +90,7 @@ def test_one_unreachable_destination_does_not_stop_the_other(command: Command, t
     assert {path.name for path in (tmp_path / "copy").iterdir()} == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_check_reports_that_it_waits_for_an_unreachable_store(command: Command, tmp_path: Path, endpoint: str) -> None:
     write_tree(tmp_path / "tree", {"a": 100})
     done = command.run("check", tmp_path / "tree", "s3://bucket/x", "--dst-endpoint", endpoint).expect(5)
@@ -103,6 +104,7 @@ def test_ls_of_an_unreachable_store_fails_soon(command: Command, endpoint: str, 
     assert "Connection refused" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [Cut(), Hang()], ids=["cut", "hangs"])
 def test_a_store_that_only_the_sink_cannot_reach_fails_after_the_stall(
     command: Command, tmp_path: Path, s3: S3Place, proxy: HttpProxy, action: Action

@@ -262,6 +262,7 @@ def test_a_killed_lead_is_restarted(command: Command, s3: S3Place, tmp_path: Pat
     assert s3.unfinished() == []
 
 
+@pytest.mark.slow
 def test_a_lead_that_keeps_dying_ends_the_job_with_a_hint_to_resume(
     command: Command, s3: S3Place, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_dry_run_and_plan_print_the_same_figures(command: Command, much: list[
     assert {name: previewed[name] for name in planned} == planned
 
 
+@pytest.mark.slow
 def test_the_plan_its_cost_against_direct_and_other_goals(command: Command, much: list[str], s3: S3Place) -> None:
     done = command.run(*much, "--dry-run", "--max-cost", "0.015USD/GB").expect(0)
     assert done.stdout.count("copy\t") == 1
@@ -77,6 +78,7 @@ def test_the_plan_its_cost_against_direct_and_other_goals(command: Command, much
     assert s3.sizes() == {}
 
 
+@pytest.mark.slow
 def test_json_has_the_plan_before_the_summary(command: Command, much: list[str]) -> None:
     done = command.run(*much, "--dry-run", "--json").expect(0)
     plan, summary = done.events[-2:]
@@ -86,6 +88,7 @@ def test_json_has_the_plan_before_the_summary(command: Command, much: list[str])
     assert plan["cost_usd"]["total"] <= plan["direct"]["cost_usd"] * (1 + 1e-6)  # the default goal
 
 
+@pytest.mark.slow
 def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[str], s3: S3Place) -> None:
     done = command.run(*much, "--max-cost", "0.10USD").expect(1)
     assert "error: $0.10 is not enough: the cheapest plan costs $0.6" in done.stderr

@@ -97,6 +97,7 @@ def full_pages(proxy: HttpProxy) -> int:
     return sum(exchange.response_bytes > 100_000 for exchange in answers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["moto", "seaweedfs", "s3rver", "minio"])
 def test_no_other_key_of_a_server_is_lost(command: Command, place: Callable[[str], S3Place], kind: str) -> None:
     there = place(kind)

@@ -57,6 +57,7 @@ def test_what_differs_is_found_in_every_slice(command: Command, s3: S3Place, pro
     assert s3.sizes() == left
 
 
+@pytest.mark.slow
 def test_the_second_page_is_requested_before_the_first_is_there(
     command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def files_of_at_most(bytes_max: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 def test_a_journal_that_cannot_grow_leaves_no_temporary_files(command: Command, tmp_path: Path) -> None:
     source, copy, files = tmp_path / "from", tmp_path / "to", 20_000
     write_tree(source, {str(number): 10 for number in range(files)})

@@ -129,7 +129,7 @@ def azure_store(server: Server) -> dict[str, Any]:
     ("fixture", "describe"),
     [
         pytest.param("s3_server", s3_store, id="versitygw"),
-        pytest.param("moto_server", s3_store, id="moto"),
+        pytest.param("moto_server", s3_store, id="moto", marks=pytest.mark.slow),
         pytest.param("gcs_server", gcs_store, id="gcs"),
         pytest.param("azure_server", azure_store, id="azurite"),
         pytest.param("rclone_server", s3_store, id="rclone", marks=pytest.mark.slow),

@@ -84,6 +84,7 @@ def shown_while(
     raise AssertionError(f"never limited by {stage}: {shown['limits']}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "stage", "said"),
     [("up", "write", "writing"), pytest.param("down", "read", "reading", marks=pytest.mark.slow)],

@@ -166,7 +166,7 @@ def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(
     assert lived_s == {"source": 0.0, "sink": 0.0, "relay-0": 10.0}
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 5))])
 def test_machines_are_charged_for_their_lifetime_in_any_case(tmp_path: Path, block: int) -> None:
     """Cases: runs that fail to start, changes of the plan that keep machines, machines that drain after a change."""
     for seed in range(block, SEEDS, 5):
@@ -289,7 +289,7 @@ def test_a_lead_that_was_killed_before_it_recorded_anything_is_charged(tmp_path:
     assert ledger.spent_usd() == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 5))])
 def test_kills_of_lead_and_client_lose_nothing_and_count_nothing_twice(tmp_path: Path, block: int) -> None:
     for seed in range(block, SEEDS, 5):
         killed_job(tmp_path / str(seed), seed)

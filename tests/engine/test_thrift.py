@@ -28,6 +28,7 @@ def test_a_small_transfer_does_not_rent_many_machines_for_the_last_second() -> N
     assert plan.overlay.cost.total_usd < fastest.cost.total_usd / 2
 
 
+@pytest.mark.slow
 def test_without_a_goal_many_small_objects_are_planned_for_what_their_requests_cost() -> None:
     catalog, limits, objects = load_catalog(None), PlanningLimits(), 1_000_000
     goal = usual_goal(catalog, *ENDS, 1.0, limits, objects=objects)
@@ -56,6 +57,7 @@ def test_without_a_goal_a_transfer_whose_machines_were_refused_is_planned_with_f
     assert [gateway.region for gateway in found.plan.machines].count(str(ENDS[0])) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit_gbps", "has_goal"), [(2.0, True), (0.01, False)])
 def test_a_plan_that_the_user_limits_is_no_faster_and_has_a_ceiling_that_it_can_meet(
     limit_gbps: float, has_goal: bool

@@ -304,6 +304,7 @@ def test_a_group_in_use_is_deleted_by_a_later_call(stage: AwsStage) -> None:
     assert provider.leftovers() == ()
 
 
+@pytest.mark.slow
 def test_a_group_that_cannot_be_deleted_is_reported(stage: AwsStage) -> None:
     provider = stage.provider()
     (machine,) = launch(provider)

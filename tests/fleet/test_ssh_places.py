@@ -55,6 +55,7 @@ def launch(provider: Provider, job: str) -> LaunchResult:
     return result
 
 
+@pytest.mark.slow
 def test_jobs_that_start_together_share_the_hosts(providers: list[Provider]) -> None:
     with ThreadPoolExecutor(HOSTS) as pool:
         first = list(pool.map(launch, providers[:HOSTS], "abc"))

@@ -31,6 +31,7 @@ def test_large_objects_are_written_in_parts_that_are_opened_and_closed() -> None
     assert str(large.at_source() + large.at_destination()) == "21 GET, 27 PUT, 1 LIST, 6 HEAD"
 
 
+@pytest.mark.slow
 def test_a_plan_and_its_ceiling_count_the_requests_of_the_objects() -> None:
     ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
     few, many = (prepare(load_catalog(), *ends, 10.0, objects=count) for count in (100, 1_000_000))

@@ -55,7 +55,7 @@ def restricted(catalog: Catalog, boot_s: float) -> Catalog:
     return replace(catalog, offers=kept)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_no_choice_of_boot_time_is_better(seed: int) -> None:
     catalog = world(seed)
     goals: list[Goal] = [Cheapest(), MinThroughput(1.0), Deadline(120.0), Soonest()]
@@ -91,6 +91,7 @@ def test_a_plan_without_azure_does_not_wait_for_azure() -> None:
     assert plan.cost.machines_usd == pytest.approx(usd_per_s * (50.0 + plan.transfer_s))
 
 
+@pytest.mark.slow
 def test_the_check_refuses_another_boot_time() -> None:
     ends = parse_region("aws:us-east-1"), parse_region("aws:us-west-2")
     catalog = load_catalog()
@@ -104,7 +105,7 @@ def test_the_check_refuses_another_boot_time() -> None:
     assert violations(given, catalog, PlanningLimits(), boot_s=20.0) == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2, 3))])
 def test_the_frontier_charges_each_set_of_machines_its_own_start(seed: int) -> None:
     catalog = world(seed)
     frontier = trace_transfer(prepare(catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=2)))

@@ -45,11 +45,11 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
 @pytest.mark.parametrize(
     ("volume_gb", "goal"),
     [
-        (50.0, MaxCost(4.421)),
         (0.003, Cheapest()),
         *(
             pytest.param(*problem, marks=pytest.mark.slow)
             for problem in (
+                (50.0, MaxCost(4.421)),
                 (50.0, MaxCost(5.46)),
                 (50.0, MinThroughput(16.0)),
                 (50.0, Deadline(90.0)),
@@ -83,6 +83,7 @@ def test_an_unproven_plan_states_its_gap() -> None:
     assert longer.gap <= plan.gap
 
 
+@pytest.mark.slow
 def test_more_effort_closes_gaps(capsys: pytest.CaptureFixture[str]) -> None:
     gaps = []
     for effort in ("0.1", "2"):
@@ -104,6 +105,7 @@ def test_more_effort_closes_gaps(capsys: pytest.CaptureFixture[str]) -> None:
         assert "hint: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_ceiling_just_above_the_cheapest_gives_the_cheapest_or_faster() -> None:
     transfer = transfer_of(50.0)
     cheapest = solve_overlay(transfer, Cheapest())

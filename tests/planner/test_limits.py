@@ -100,6 +100,7 @@ def plan_json(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, di
     return document
 
 
+@pytest.mark.slow
 def test_the_command_accepts_compression_and_egress(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_the_command_accepts_compression_and_egress(
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_plan_is_written_as_a_topology(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

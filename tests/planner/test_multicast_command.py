@@ -97,6 +97,7 @@ def test_one_destination_in_a_list_is_a_plain_plan(tmp_path: Path, capsys: pytes
     assert json.loads(capsys.readouterr().out)["destination"] == "b:one"
 
 
+@pytest.mark.slow
 def test_the_packaged_catalog_with_a_proven_gap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,11 +99,10 @@ def tiered_world(seed: int, *, rising: bool) -> Catalog:
 @pytest.mark.parametrize(
     ("seed", "boot_s", "rising"),
     [
-        *((seed, 0.0, False) for seed in (1, 3)),
-        *((seed, 0.0, True) for seed in (1, 3)),
+        (1, 0.0, True),
         (1, 45.0, False),
-        *(pytest.param(seed, 0.0, False, marks=pytest.mark.slow) for seed in (0, *range(4, 23))),
-        *(pytest.param(seed, 0.0, True, marks=pytest.mark.slow) for seed in (0, *range(4, 20))),
+        *(pytest.param(seed, 0.0, False, marks=pytest.mark.slow) for seed in (0, 1, *range(3, 23))),
+        *(pytest.param(seed, 0.0, True, marks=pytest.mark.slow) for seed in (0, *range(3, 20))),
         *(pytest.param(seed, 45.0, False, marks=pytest.mark.slow) for seed in range(3, 8)),
     ],
 )
@@ -142,7 +141,7 @@ def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, rising: b
     assert soonest.cost.total_usd <= top.cost.total_usd * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 16))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(3, 16)))])
 def test_the_frontier_has_tiers_too(seed: int) -> None:
     catalog, limits = tiered_world(seed, rising=seed % 2 == 1), PlanningLimits(machines_per_region=1)
     world = World(catalog, SOURCE, SINK, 40.0, 1, 0.0)

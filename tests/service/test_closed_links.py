@@ -79,6 +79,7 @@ def test_a_running_job_leaves_a_link_that_is_banned_in_the_same_run(world: World
     world.nothing_is_left(client)
 
 
+@pytest.mark.slow
 def test_a_running_job_stays_if_every_other_route_is_closed_or_too_narrow(world: World, client: httpx.Client) -> None:
     """The scheduler would stop it on a link whose limit is below its rate."""
     job_id = begin(world, client, "stays")
@@ -93,6 +94,7 @@ def test_a_running_job_stays_if_every_other_route_is_closed_or_too_narrow(world:
         assert client.put("/v1/limits", json={"limits": []}).is_success
 
 
+@pytest.mark.slow
 def test_a_job_that_a_ban_stops_is_planned_again_and_runs_around_it(world: World, client: httpx.Client) -> None:
     job_id = begin(world, client, "stopped")
     ban = close(client, "link", DIRECT, stops_jobs=True)
@@ -108,6 +110,7 @@ def test_a_job_that_a_ban_stops_is_planned_again_and_runs_around_it(world: World
     world.nothing_is_left(client)
 
 
+@pytest.mark.slow
 def test_a_job_that_a_ban_stops_waits_for_its_routes_if_there_are_no_others(world: World, client: httpx.Client) -> None:
     job_id = begin(world, client, "waits")
     bans = [close(client, "site", RELAY), close(client, "link", DIRECT, stops_jobs=True)]

@@ -94,6 +94,7 @@ def unfinished(server: Server) -> list[str]:
     return [path.name for path in (server.data / "dublin" / "default").glob(".*.tradewind-*")]
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_leaves_no_unfinished_upload_although_its_client_was_killed(
     server: Server, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ STATES = {
 }
 RESUMED = ("pausing", "paused", "failed")
 #: Versions before jobs had owners, before they were scheduled, and before they had routes.
-OLD = ["0001", "0004", "0016"]
+OLD = ["0001", pytest.param("0004", marks=pytest.mark.slow), "0016"]
 
 
 @pytest.mark.parametrize("version", OLD)

@@ -157,6 +157,7 @@ def test_its_user_may_use_any_folder_and_sees_the_jobs_of_the_command_line(conso
     assert (shown[0]["state"], shown[0]["bytes_done"]) == ("done", 1000)
 
 
+@pytest.mark.slow
 def test_a_new_start_signs_out_the_browsers_of_the_one_before(tmp_path: Path) -> None:
     console = OwnConsole(tmp_path)
     with console.client() as client:

@@ -48,6 +48,7 @@ def test_a_point_of_the_frontier_has_a_plan_at_its_price(client: httpx.Client) -
     assert ElementTree.fromstring(plan["map_svg"]).tag.endswith("svg") and plan["explanation"]
 
 
+@pytest.mark.slow
 def test_places_that_have_no_plan_are_refused(client: httpx.Client) -> None:
     for changed, status in (({"dst": "aws:nowhere"}, 422), ({"dst": "nowhere"}, 422), ({"dst": PLACES["src"]}, 422)):
         answer = client.get("/v1/frontier", params={**PLACES, **changed})

@@ -308,6 +308,7 @@ def test_a_store_that_is_down_pauses_its_jobs(tmp_path: Path) -> None:
         store.stop()
 
 
+@pytest.mark.slow
 def test_a_store_of_a_connection_that_is_down_pauses_the_jobs_of_its_tenant(tmp_path: Path) -> None:
     try:
         store = versitygw()

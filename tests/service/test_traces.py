@@ -50,6 +50,7 @@ def submit(client: httpx.Client, server: Server, traceparent: str | None = None,
     return answer
 
 
+@pytest.mark.slow
 def test_a_job_is_one_trace_below_its_callers_span_although_its_server_was_killed(
     tmp_path: Path, collector: Collector
 ) -> None:

@@ -84,6 +84,7 @@ def flow_of(state: dict[str, Any], name: str) -> dict[str, Any]:
     return next(flow for flow in state["flows"] if flow["name"] == name)
 
 
+@pytest.mark.slow
 def test_two_hosts_share_the_proxies_of_one_up(command: Command, entrance: str) -> None:
     with running(command, TWO_HOSTS, SMALL + OF_OFFICE) as world:
         other = serve(world, OTHER_PORT)

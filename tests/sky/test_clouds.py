@@ -141,6 +141,7 @@ def test_a_spot_machine_that_is_evicted_works_until_another_one_takes_its_place(
     assert "the cloud takes the machine back" in sink.console
 
 
+@pytest.mark.slow
 def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage: Stage) -> None:
     receipt = stage.sweep_after_a_kill(stage.start())
     assert "ran  azure:eastus  azure-eastus-1 (" in receipt
@@ -201,6 +202,7 @@ def test_a_whole_transfer_with_the_routing_preference_internet(
     assert all("Routing Preference: Internet" in line["source"] for line in out)
 
 
+@pytest.mark.slow
 def test_init_prints_the_policy_and_what_is_available_and_doctor_what_is_missing(stage: Stage) -> None:
     done = stage.command.run("init").expect(0)
     assert "the smallest policy for azure:" in done.stdout

@@ -63,6 +63,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             yield made
 
 
+@pytest.mark.slow
 def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> None:
     running = stage.start()
     stage.check_listed(*REGIONS)

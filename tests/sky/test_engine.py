@@ -121,6 +121,7 @@ with tradewind.Engine(gateway=gateway) as engine:
 """
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_process_is_carried_out_if_its_prices_hold(engine: tradewind.Engine, tmp_path: Path) -> None:
     """The sky of the other process is down when the plan is carried out."""
     asked = request(tmp_path)

@@ -242,6 +242,7 @@ def test_a_ceiling_holds_while_machines_wait(stage: Stage, tmp_path: Path) -> No
     stage.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_two_transfers_share_a_relay(stage: Stage, tmp_path: Path) -> None:
     copies = [tmp_path / "one", tmp_path / "two"]
     running = [stage.start(copy, "--min-throughput", "80Mbit/s") for copy in copies]
@@ -266,6 +267,7 @@ def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: St
     stage.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_region_whose_machine_is_gone_is_planned_around(stage: Stage, tmp_path: Path) -> None:
     stage.sky.vanish("relay-1")
     done = stage.finish(stage.start(tmp_path / "copy"), tmp_path / "copy")

@@ -126,6 +126,7 @@ def test_with_replan_a_slow_link_is_replaced_by_a_new_relay(stage: Stage, tmp_pa
     assert carried_in_all(last) == VOLUME_BYTES, "acknowledged bytes are not sent again"
 
 
+@pytest.mark.slow
 def test_with_replan_a_lost_relay_is_replaced_by_another(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s", "--replan")
     running.wait_for(lambda event: moving(event) and carried_in_all(event) > carried(event, ""))

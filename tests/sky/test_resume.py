@@ -78,6 +78,7 @@ def test_a_stopped_job_resumes_on_new_machines(
     assert os.listdir(command.state / "fleets") == []
 
 
+@pytest.mark.slow
 def test_a_sky_started_for_a_job_is_started_again_when_it_is_resumed(
     command: Command, tmp_path: Path, source: Path
 ) -> None:

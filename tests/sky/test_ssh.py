@@ -167,6 +167,7 @@ def secrets_on_hosts(stage: Stage) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_transfer_moves_between_hosts_and_leaves_nothing(stage: Stage) -> None:
     """No secret of the stores is on a disk of a host or among arguments. Another transfer copies no program again."""
     running = stage.command.start(*stage.words)
@@ -219,6 +220,7 @@ def test_a_plan_does_without_a_relay_that_cannot_be_reached(stage: Stage) -> Non
     stage.nothing_runs()
 
 
+@pytest.mark.slow
 def test_gateways_that_a_killed_command_has_left_are_ended_by_its_record(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 6)
