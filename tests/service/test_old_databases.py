@@ -22,7 +22,10 @@ MADE_ANEW = {"down_stores": "0014"}
 assert auction_tables and link_tables and money_tables and scheduling_tables
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(one, marks=() if one in (*VERSIONS[::4], VERSIONS[-1]) else pytest.mark.slow) for one in VERSIONS],
+)
 def test_old_rows_are_kept(tmp_path: Path, url: str | None, version: str) -> None:
     database = old_database(tmp_path, url, version)
     with database.write() as connection:

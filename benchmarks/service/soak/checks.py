@@ -41,15 +41,16 @@ REASONS = {
     "would live longer": ("clock stepped",),
 }
 """Words of the errors with which a job may fail, and the faults that explain each."""
-RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
-"""Bounds on the last quarter over the first, for replicas that ran in both."""
-GROWTH_SLACK_FILES = 20
+RSS_GROWTH_MAX = 1.5
+"""Bound on the memory of a replica at rest at the end, over the most that it had in the first half."""
+REST_FILES_MAX = 60
+"""Most files that a replica has open at rest: its own, and connections to databases and hosts that it keeps."""
+REST_S = 10.0
+"""Time for which replicas rest, before their files are counted."""
 SEEN_SHARE, SLACK_S, LOST_S = 0.9, 2.0, 30.0
 """Bounds on the charged time of machines and runs: of what was seen, beyond the job's active time, and for a killed
 server.
 """
-STARTING_S = 20.0
-"""Time after which a replica has started, also on a busy machine."""
 
 
 @dataclass
@@ -70,6 +71,8 @@ class Checks:
         self.states: Counter[str] = Counter()
         self.failed: list[tuple[str, str]] = []
         self.quiet_s = 0.0
+        #: Number of looks at the use of replicas before they rested.
+        self._looks_at_work = 0
         #: Seconds of all machines that were charged, and that were seen from outside.
         self.machine_s = (0.0, 0.0)
 
@@ -87,6 +90,9 @@ class Checks:
             _progress(f"{len(left)} left, such as {' '.join(map(str, left[0]))[:200]}")
             time.sleep(PROGRESS_S)
         self.quiet_s = time.monotonic() - began_s
+        time.sleep(REST_S / 2)
+        self._looks_at_work = len(self._watch.usage)
+        time.sleep(REST_S / 2)
         found = Check("everything ends after the last fault", len(self._accepted))
         found.violations = [" ".join(map(str, row)) for row in left]
         return found
@@ -391,41 +397,49 @@ class Checks:
                     check.violations.append(f"object {bucket}/{key}")
         return check
 
+    def growth(self) -> dict[int, Growth]:
+        """Return the growth of each replica's process that ran in the first half and at rest."""
+        return growth(self._watch.usage, self._looks_at_work)
+
     def _use_is_bounded(self) -> Check:
         check = Check("memory and open files of the replicas are bounded", len(self._watch.usage))
-        for pid, figures in quarters(self._watch.usage).items():
-            first, last = figures
-            if last[0] > first[0] * RSS_GROWTH_MAX:
-                check.violations.append(f"process {pid}: {first[0] >> 20} MiB grew to {last[0] >> 20} MiB")
-            if last[1] > first[1] * FILES_GROWTH_MAX + GROWTH_SLACK_FILES:
-                check.violations.append(f"process {pid}: {first[1]} open files grew to {last[1]}")
+        for pid, one in self.growth().items():
+            if one.rest_rss_bytes > one.work_rss_bytes * RSS_GROWTH_MAX:
+                figures = f"{one.work_rss_bytes >> 20} MiB at work grew to {one.rest_rss_bytes >> 20} MiB at rest"
+                check.violations.append(f"process {pid}: {figures}")
+            if one.rest_files > REST_FILES_MAX:
+                check.violations.append(f"process {pid} has {one.rest_files} files open at rest")
         return check
 
 
-def quarters(usage: Sequence[Usage]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both.
+@dataclass
+class Growth:
+    """Most memory and files of a process in the first half of a run, and what it has at rest after the last job."""
 
-    The time in which a process starts is left out.
+    work_rss_bytes: int
+    work_files: int
+    rest_rss_bytes: int
+    rest_files: int
+
+
+def growth(usage: Sequence[Usage], looks_at_work: int) -> dict[int, Growth]:
+    """Return the growth of each process that was seen in the first half of its work, and at rest.
+
+    The first jobs load libraries of providers, and running jobs have files open. A leak is what stays of all jobs.
     """
-    if not usage:
+    if not looks_at_work or looks_at_work == len(usage):
         return {}
-    end_s, found = usage[-1].at_s, {}
-    began_s = {one.pid: one.at_s for one in reversed(usage)}
-    usage = [one for one in usage if one.at_s > began_s[one.pid] + STARTING_S]
-    for pid in began_s:
-        parts = []
-        for low, high in ((0.0, 0.25), (0.75, 1.0)):
-            part = [one for one in usage if one.pid == pid and low * end_s <= one.at_s <= high * end_s]
-            if not part:
-                break
-            parts.append(
-                (
-                    round(statistics.median(one.rss_bytes for one in part)),
-                    round(statistics.median(one.files for one in part)),
-                )
+    half_s, found = usage[looks_at_work - 1].at_s / 2, {}
+    for pid in dict.fromkeys(one.pid for one in usage):
+        work = [one for one in usage[:looks_at_work] if one.pid == pid and one.at_s <= half_s]
+        rest = [one for one in usage[looks_at_work:] if one.pid == pid]
+        if work and rest:
+            found[pid] = Growth(
+                max(one.rss_bytes for one in work),
+                max(one.files for one in work),
+                round(statistics.median(one.rss_bytes for one in rest)),
+                min(one.files for one in rest),
             )
-        if len(parts) == 2:
-            found[pid] = (parts[0], parts[1])
     return found
 
 

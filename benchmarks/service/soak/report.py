@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.service.soak.checks import Check, Checks, quarters
+from benchmarks.service.soak.checks import Check, Checks
 from benchmarks.service.soak.clients import Clients
 from benchmarks.service.soak.faults import FaultRunner
 from benchmarks.service.soak.watch import Watch
@@ -50,9 +50,9 @@ class SoakReport:
     ) -> SoakReport:
         """Return the report of what was seen."""
         sent = list(clients.sent.values())
-        used = quarters(watch.usage)
         growth = ", ".join(
-            f"{first[0] >> 20} → {last[0] >> 20} MiB and {first[1]} → {last[1]} files" for first, last in used.values()
+            f"{one.work_rss_bytes >> 20} → {one.rest_rss_bytes >> 20} MiB and {one.work_files} → {one.rest_files} files"
+            for one in checks.growth().values()
         )
         figures = [
             ("submissions", f"{len(sent)}"),
@@ -77,7 +77,7 @@ class SoakReport:
                 f"{len(watch.machines)}, {checks.machine_s[1]:.0f} → {checks.machine_s[0]:.0f} s",
             ),
             ("time until quiet after the last fault", f"{checks.quiet_s:.0f} s"),
-            ("replicas that ran throughout, first → last quarter", growth or "none"),
+            ("replicas that ran throughout, at most in the first half → at rest at the end", growth or "none"),
             ("load of the host, before and after", f"{load_before:.1f}, {os.getloadavg()[0]:.1f}"),
         ]
         return SoakReport(
