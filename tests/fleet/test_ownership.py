@@ -21,7 +21,7 @@ from testbed.drive import Command
 from testbed.trees import MIB, write_large
 from tests.fleet.worlds import plan_between, wait_until
 from tradewind.engine.ledger import LedgerBook
-from tradewind.errors import ConfigError, FleetNotFound, GatewayError
+from tradewind.errors import ConfigError, FleetNotFound, GatewayError, StateError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import EndedFleet, end_fleet
 from tradewind.fleet.fleet import Fleet
@@ -36,7 +36,7 @@ from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
-from tradewind.model.locks import try_lock
+from tradewind.model.locks import is_locked, try_lock
 
 OWN = secrets.token_hex(4)
 """Suffix of the ids of fleets with machines, because other tests run on this host."""
@@ -479,6 +479,15 @@ def test_two_clients_cannot_own_the_same_fleet(journal: FleetJournal) -> None:
     with pytest.raises(GatewayError, match="fleet one is in use by another process"):
         FleetJournal(journal.folder.parent).open("one", "a test", {"kind": "local"}, {})
     journal.close("one")
+
+
+def test_a_fleet_that_cannot_be_recorded_is_not_held(journal: FleetJournal) -> None:
+    """Otherwise a server whose disk is full now and then keeps a lock and a folder for each attempt."""
+    with journal.database.transaction() as connection:
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON fleets BEGIN SELECT RAISE(FAIL, 'disk full'); END")
+    with pytest.raises(StateError, match="cannot be written"):
+        journal.open("one", "a test", {"kind": "local"}, {})
+    assert not is_locked(journal.path("one") / "owner.lock")
 
 
 def test_a_running_fleet_is_in_use_and_names_its_owner(journal: FleetJournal) -> None:

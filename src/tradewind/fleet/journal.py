@@ -137,6 +137,14 @@ class FleetJournal:
         private_folder(self.folder)
         folder = private_folder(self.path(fleet_id))
         self._lock(fleet_id, folder)
+        try:
+            self._record(fleet_id, purpose, provider, machines)
+        except BaseException:
+            self.give_back(fleet_id)  # `remove_remains` removes the folder.
+            raise
+        return folder
+
+    def _record(self, fleet_id: str, purpose: str, provider: Mapping[str, Any], machines: Mapping[str, str]) -> None:
         now_s = time.time()
         # Without machines all of the fleet are processes beside the client, which no power loss leaves behind.
         with self.database.transaction(durable=bool(machines)) as connection:
@@ -153,7 +161,6 @@ class FleetJournal:
                     now_s,
                 ),
             )
-        return folder
 
     def take(self, fleet_id: str, machines: Mapping[str, str]) -> Path:
         """Claim a warm fleet for this process, record the machines that it wants in addition, and return its folder.
