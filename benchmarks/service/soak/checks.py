@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
-from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
+from benchmarks.service.soak.watch import Usage, Watch, marked_processes, open_files, rows
 from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
 from tradewind.model.records import dataclass, field
 from tradewind.model.url import parse_url
@@ -73,6 +73,8 @@ class Checks:
         self.quiet_s = 0.0
         #: Number of looks at the use of replicas before they rested.
         self._looks_at_work = 0
+        #: What each replica had open at rest, by its process.
+        self._rest_files: dict[int, Counter[str]] = {}
         #: Seconds of all machines that were charged, and that were seen from outside.
         self.machine_s = (0.0, 0.0)
 
@@ -93,6 +95,9 @@ class Checks:
         time.sleep(REST_S / 2)
         self._looks_at_work = len(self._watch.usage)
         time.sleep(REST_S / 2)
+        self._rest_files = {
+            pid: open_files(pid) for pid in (one.process.pid for one in self._world.replicas if one.process)
+        }
         found = Check("everything ends after the last fault", len(self._accepted))
         found.violations = [" ".join(map(str, row)) for row in left]
         return found
@@ -408,7 +413,10 @@ class Checks:
                 figures = f"{one.work_rss_bytes >> 20} MiB at work grew to {one.rest_rss_bytes >> 20} MiB at rest"
                 check.violations.append(f"process {pid}: {figures}")
             if one.rest_files > REST_FILES_MAX:
-                check.violations.append(f"process {pid} has {one.rest_files} files open at rest")
+                kinds = ", ".join(
+                    f"{count} {kind}" for kind, count in self._rest_files.get(pid, Counter()).most_common()
+                )
+                check.violations.append(f"process {pid} has {one.rest_files} files open at rest: {kinds}")
         return check
 
 

@@ -7,7 +7,8 @@ import os
 import re
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.service.soak.world import MARK, SoakWorld
 from tradewind.model.records import dataclass
 from tradewind.service.places import conflict
 
-__all__ = ["Usage", "Watch", "all_rows", "marked_processes", "rows"]
+__all__ = ["Usage", "Watch", "all_rows", "marked_processes", "open_files", "rows"]
 
 LOOK_S = 0.4
 ENGINE_JOB = re.compile(r"/engine/jobs/([^/]+)/")
@@ -149,6 +150,16 @@ def marked_processes(world: SoakWorld) -> list[int]:
                     found.append(int(entry))
             except OSError:
                 continue
+    return found
+
+
+def open_files(pid: int) -> Counter[str]:
+    """Return what a process has open, with the number of each: `socket`, `pipe` and names of files. Raises OSError."""
+    found: Counter[str] = Counter()
+    for entry in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            target = os.readlink(f"/proc/{pid}/fd/{entry}")
+            found[target.rpartition("/")[2] if target.startswith("/") else target.partition(":")[0]] += 1
     return found
 
 
