@@ -62,7 +62,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] | None = None) -> Path:
     """Write a fleet's record as a dead client leaves it, with `changes` to its owner."""
     folder = journal.open(fleet_id, "a test", {"kind": "local"}, {"local": "site:a"})
-    os.close(journal._locks.pop(fleet_id))
+    journal.give_back(fleet_id)
     if changes is not None:
         ((owner,),) = journal.database.rows("SELECT owner FROM fleets WHERE id = ?", (fleet_id,))
         document = json.dumps({**json.loads(owner), **changes})
@@ -163,7 +163,7 @@ def test_an_unreadable_record_is_reported_by_name(
 
 def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, tmp_path: Path) -> None:
     folder = journal.open("left", "job j1", {"kind": "local"}, {"relay": "site:a"})
-    os.close(journal._locks.pop("left"))
+    journal.give_back("left")
     assert folder.exists()
     job = journal.folder.parent / "jobs" / "j1"
     job.mkdir(parents=True)
@@ -447,7 +447,7 @@ def test_machines_that_were_ordered_and_never_launched_are_told_apart(journal: F
     journal.record_attempt("one", Attempt(time.time(), "accepted", "site:a", "launched"))
     journal.record_attempt("one", Attempt(time.time(), "ghost", "site:a", "capacity"))
     journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - 1000 WHERE name = 'old'")
-    os.close(journal._locks.pop(folder.name))
+    journal.give_back(folder.name)
     assert end_fleet(journal.load("one"), journal, find_gateway()) == EndedFleet(0, frozenset(["ghost"]))
     assert [name for name, _, _ in journal.lives("one")] == ["answered", "accepted", "old"]
 
@@ -468,7 +468,7 @@ def test_a_machine_that_may_have_ended_before_it_was_looked_for_is_charged(
     folder = journal.open("one", "a test", LOCAL, {})
     journal.launched("one", "ghost", "site:a", lease_s)
     journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - ?", (ago_s,))
-    os.close(journal._locks.pop(folder.name))
+    journal.give_back(folder.name)
     ended = end_fleet(journal.load("one"), journal, find_gateway())
     assert ended.unlaunched == (frozenset() if is_charged else {"ghost"})
     assert len(journal.lives("one")) == is_charged
@@ -526,7 +526,7 @@ def test_machines_of_a_sky_that_is_down_can_be_ended(journal: FleetJournal, tmp_
     """The emulator was killed, and its network with it. The gateways are separate processes."""
     provider = {"kind": "sky", "sky": str(tmp_path / "gone")}
     folder = journal.open(f"one-{OWN}", "a test", provider, {"local": "site:a"})
-    os.close(journal._locks.pop(folder.name))
+    journal.give_back(folder.name)
     with machine_of(folder) as machine:
         assert end_fleet(journal.load(folder.name), journal, find_gateway()).machines == 1
         machine.wait(10)

@@ -23,7 +23,7 @@ from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.clock import host_unix_s
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
-from tradewind.model.locks import is_locked, try_lock
+from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
 
@@ -118,8 +118,8 @@ class FleetJournal:
     def __init__(self, state_dir: str | os.PathLike[str], unix_s: Callable[[], float] = host_unix_s) -> None:
         self.folder, self.unix_s = Path(state_dir) / "fleets", unix_s
         self.database = open_database(state_dir)
-        #: Open lock files of the fleets that this process opened.
-        self._locks: dict[str, int] = {}
+        #: Locks of the fleets that this process opened.
+        self._locks: dict[str, FileLock] = {}
 
     def path(self, fleet_id: str) -> Path:
         """Return the folder of a fleet, whether or not it exists. Raises UsageError for an invalid id."""
@@ -157,7 +157,7 @@ class FleetJournal:
                     json.dumps(dict(machines)),
                     int(now_s * 1000),
                     json.dumps(here().document()),
-                    str(os.fstat(self._locks[fleet_id]).st_ino),
+                    str(os.stat(self.path(fleet_id) / LOCK).st_ino),
                     now_s,
                 ),
             )
@@ -207,9 +207,9 @@ class FleetJournal:
 
     def give_back(self, fleet_id: str) -> None:
         """Release the claim on a fleet without closing its record."""
-        descriptor = self._locks.pop(fleet_id, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        lock = self._locks.pop(fleet_id, None)
+        if lock is not None:
+            lock.release()
 
     def intend(self, fleet_id: str, machines: Mapping[str, str]) -> int:
         """Record the machines that a fleet wants from now on; return the generation of this intent.
@@ -517,11 +517,10 @@ class FleetJournal:
     def _lock(self, fleet_id: str, folder: Path) -> None:
         if fleet_id in self._locks:
             return
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not try_lock(descriptor):
-            os.close(descriptor)
+        lock = FileLock.take(folder / LOCK)
+        if lock is None:
             raise GatewayError(f"fleet {fleet_id} is in use by another process")
-        self._locks[fleet_id] = descriptor
+        self._locks[fleet_id] = lock
 
 
 def _left_alone(folder: Path) -> bool:
