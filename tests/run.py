@@ -1,8 +1,8 @@
-"""Runs pytest with the given arguments, and then once more, alone, the few tests that failed beside others.
+"""Runs pytest with the given arguments, and then again, alone, the few tests that failed beside others.
 
-Most tests have time limits, and `make test` runs several at once on two processors. A test that passes alone had too
-little of a processor; its name is printed, so that nobody overlooks a test that fails again and again. More than
-REPEATED_MAX failures are no accident, and end the run.
+Most tests have time limits, and `make test` runs several at once on two processors. A test that passes REPEATS times in
+a row had too little of a processor, or has found a rare race. Its failure and its name are printed, so that nobody
+overlooks it. More than REPEATED_MAX failures are no accident, and end the run.
 
     python -m tests.run ARGUMENT_OF_PYTEST...
 """
@@ -13,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-REPEATED_MAX = 3
+#: Most failed tests that are run again, and how often each must pass.
+REPEATED_MAX, REPEATS = 3, 3
 #: Exit code of pytest if tests have failed, and nothing else.
 FAILED = 1
 
@@ -26,8 +27,8 @@ def main(arguments: list[str]) -> int:
     if code != FAILED or not 0 < len(failed) <= REPEATED_MAX:
         return code
     print("Again, alone:", *failed, sep="\n  ", flush=True)
-    code = pytest("--numprocesses", "0", *failed)
-    outcome = "Failed again." if code else "Passed alone, after a failure beside other tests:"
+    code = next(filter(None, (pytest("--numprocesses", "0", *failed) for _ in range(REPEATS))), 0)
+    outcome = "Failed again." if code else f"Passed alone {REPEATS} times, after a failure beside other tests:"
     print(outcome, *failed, sep="\n  ", flush=True)
     return code
 

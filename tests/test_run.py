@@ -6,13 +6,13 @@ import pytest
 
 from tests import run
 
-ONCE = """
+COUNTED = """
 from pathlib import Path
-def test_fails_once():
-    mark = Path({mark!r})
-    was_there = mark.exists()
-    mark.touch()
-    assert was_there
+def test_counted():
+    runs = Path({runs!r})
+    runs.touch()
+    runs.write_text(runs.read_text() + "x")
+    assert len(runs.read_text()) not in {failing}
 """
 
 
@@ -26,11 +26,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_test_that_passes_alone_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (folder / "test_once.py").write_text(ONCE.format(mark=str(folder / "mark")))
+    (folder / "test_once.py").write_text(COUNTED.format(runs=str(folder / "runs"), failing=[1]))
     assert run.main(["test_once.py"]) == 0
+    assert (folder / "runs").read_text() == "xxxx"
     assert capfd.readouterr().out.endswith(
-        "Passed alone, after a failure beside other tests:\n  test_once.py::test_fails_once\n"
+        "Passed alone 3 times, after a failure beside other tests:\n  test_once.py::test_counted\n"
     )
+
+
+def test_a_test_that_fails_now_and_then_fails_the_run(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "test_often.py").write_text(COUNTED.format(runs=str(folder / "runs"), failing=[1, 3]))
+    assert run.main(["test_often.py"]) == 1
+    assert capfd.readouterr().out.endswith("Failed again.\n  test_often.py::test_counted\n")
 
 
 def test_a_test_that_fails_again_fails_the_run(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
