@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class Checks:
         self.quiet_s = 0.0
         #: Number of looks at the use of replicas before they rested.
         self._looks_at_work = 0
-        #: What each replica had open at rest, by its process.
+        #: Open files of each replica at rest, by process id.
         self._rest_files: dict[int, Counter[str]] = {}
         #: Seconds of all machines that were charged, and that were seen from outside.
         self.machine_s = (0.0, 0.0)
@@ -95,9 +96,10 @@ class Checks:
         time.sleep(REST_S / 2)
         self._looks_at_work = len(self._watch.usage)
         time.sleep(REST_S / 2)
-        self._rest_files = {
-            pid: open_files(pid) for pid in (one.process.pid for one in self._world.replicas if one.process)
-        }
+        for replica in self._world.replicas:
+            if replica.process is not None:
+                with suppress(FileNotFoundError):  # It has ended.
+                    self._rest_files[replica.process.pid] = open_files(replica.process.pid)
         found = Check("everything ends after the last fault", len(self._accepted))
         found.violations = [" ".join(map(str, row)) for row in left]
         return found
@@ -412,11 +414,10 @@ class Checks:
             if one.rest_rss_bytes > one.work_rss_bytes * RSS_GROWTH_MAX:
                 figures = f"{one.work_rss_bytes >> 20} MiB at work grew to {one.rest_rss_bytes >> 20} MiB at rest"
                 check.violations.append(f"process {pid}: {figures}")
-            if one.rest_files > REST_FILES_MAX:
-                kinds = ", ".join(
-                    f"{count} {kind}" for kind, count in self._rest_files.get(pid, Counter()).most_common()
-                )
-                check.violations.append(f"process {pid} has {one.rest_files} files open at rest: {kinds}")
+        for pid, files in self._rest_files.items():
+            if files.total() > REST_FILES_MAX:
+                kinds = ", ".join(f"{count} {kind}" for kind, count in files.most_common())
+                check.violations.append(f"process {pid} has {files.total()} files open at rest: {kinds}")
         return check
 
 
