@@ -1,4 +1,4 @@
-"""The errors of failed runs: their retry class, and what their tenants are told."""
+"""The errors of failed runs: their retry class, and the message for their tenants."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["TenantPlaces"]
 class TenantPlaces:
     """At most `places` in total, and `per_tenant` for one tenant. Any thread may use it.
 
-    A tenant without a place is told that it is `busy`, and to try again after `again_s`.
+    A tenant that gets no place is answered with the message `busy`, and may try again after `again_s`.
     """
 
     def __init__(self, places: int, per_tenant: int, busy: str, again_s: int) -> None:
