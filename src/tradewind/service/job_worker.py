@@ -155,8 +155,8 @@ class JobWorker:
         }
         try:
             row = self._queue.find(lease.job)
-            if row is None or row.state not in ACTIVE:
-                return False
+            if row is None or row.state not in ACTIVE or row.owner is None:
+                return False  # It has ended, or was given back, and may be started again.
             if (row.owner, row.epoch) != (lease.owner, lease.epoch):
                 raise LeaseLost(lease.job)
             self._leases.state(lease)

@@ -39,6 +39,8 @@ class LeaseKeeper:
         self._held: dict[JobLease, str] = {}
         #: Leases with the time of their claim, which a look that began earlier does not know [s].
         self._added: dict[JobLease, float] = {}
+        #: Leases with the time at which they were over, which a look that began earlier does not know [s].
+        self._over: dict[JobLease, float] = {}
         self._reliable_until_s = 0.0
         self._renewed_s = -lease_s
         self.thread = threading.Thread(target=self._keep, name="leases", daemon=True)
@@ -54,6 +56,13 @@ class LeaseKeeper:
             now_s = elapsed_s()
             self._held.update(claimed)
             self._added.update(dict.fromkeys(claimed, now_s))
+
+    def drop(self, lease: JobLease) -> None:
+        """Forget a lease whose job needs no more work. If the lease is not over, the next look finds it again."""
+        with self._lock:
+            self._held.pop(lease, None)
+            self._added.pop(lease, None)
+            self._over[lease] = elapsed_s()
 
     def held(self) -> list[JobLease]:
         """Return the leases that can be relied on."""
@@ -93,6 +102,8 @@ class LeaseKeeper:
         held = self._claims.renew() if is_due else self._claims.held()
         with self._lock:
             self._added = {lease: added_s for lease, added_s in self._added.items() if added_s >= began_s}
-            self._held = {**{lease: self._held[lease] for lease in self._added}, **held}
+            self._over = {lease: over_s for lease, over_s in self._over.items() if over_s >= began_s}
+            found = {**{lease: self._held[lease] for lease in self._added}, **held}
+            self._held = {lease: state for lease, state in found.items() if lease not in self._over}
             if is_due:
                 self._renewed_s, self._reliable_until_s = began_s, began_s + self._lease_s * RELIABLE_SHARE

@@ -219,7 +219,10 @@ class JobRunner:
         try:
             with self._faults.caught("jobs") as step:
                 self._work_while_leased(lease)
-            if step.fault is not None:  # The next pass gives the job another thread.
+            if step.fault is None:
+                # Otherwise each pass would give the job another thread, whose end begins the next pass.
+                self._leases.drop(lease)
+            else:  # The next pass gives the job another thread.
                 _LOG.error("job %s: fault %s", lease.job, step.fault)
                 self._closing.wait(self._faults.pause_s("jobs"))
         finally:
