@@ -69,6 +69,9 @@ test: setup ## Run all tests that are not slow; tests that measure run last
 	$(BIN)/python -m tests.run -m "not slow and host" $(call marked,host)
 
 python-tests:
+	@# Compile the tests once. Otherwise each worker compiles all of them when it collects them.
+	@# What fails here fails there, too.
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 	$(BIN)/python -m tests.run -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 # Run at a lower priority than the Python tests, because those have time limits.

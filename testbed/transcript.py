@@ -30,6 +30,8 @@ def record_command(words: Sequence[str | Path]) -> None:
 
 def record_output(text: str) -> None:
     """Record what a command has printed. Long lines are wrapped."""
+    if TRANSCRIPT not in os.environ:
+        return
     for line in filter(None, text.splitlines()):
         _append("\n".join(textwrap.wrap(line, COLUMNS, subsequent_indent="    ", break_on_hyphens=False)))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 MIB = 1 << 20
 
@@ -43,7 +46,14 @@ ODD_KEYS = [
 
 def payload(name: str, size: int) -> bytes:
     """Return bytes that depend on ``name``, so that mixed-up objects are detected."""
-    return random.Random(name).randbytes(size)
+    content: bytes = _random(name).update(bytes(size))
+    return content
+
+
+def _random(seed: str) -> CipherContext:
+    """Return a cipher that turns zeros into pseudo-random bytes, five times as fast as Python's `random`."""
+    key = hashlib.sha256(seed.encode()).digest()
+    return Cipher(AES(key), CTR(bytes(16))).encryptor()
 
 
 def write_tree(folder: Path, sizes: dict[str, int]) -> None:
@@ -57,10 +67,10 @@ def write_tree(folder: Path, sizes: dict[str, int]) -> None:
 def write_large(path: Path, size: int, seed: int = 1) -> str:
     """Write a file of pseudo-random bytes, in pieces; return its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    generator, digest = random.Random(seed), hashlib.sha256()
+    cipher, digest = _random(str(seed)), hashlib.sha256()
     with path.open("wb") as file:
         for start in range(0, size, MIB):
-            piece = generator.randbytes(min(MIB, size - start))
+            piece = cipher.update(bytes(min(MIB, size - start)))
             digest.update(piece)
             file.write(piece)
     return digest.hexdigest()

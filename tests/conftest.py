@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import signal
 from typing import Any
@@ -54,6 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             ordered += itertools.islice(waiting, 1)
         ordered.append(item)
     items[:] = [*ordered, *waiting]
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests, which stay until the end, out of each collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from typing import Any
 import httpx
 
 WAIT_S = 60.0
+#: Trusts nobody: these servers speak HTTP without TLS, and to load the usual authorities takes 30 ms for each client.
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Server:
@@ -78,12 +81,13 @@ class Server:
 
     def client(self, token: str | None = None) -> httpx.Client:
         token = token or self.admin_token()
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_S)
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=WAIT_S, verify=NO_AUTHORITIES)
 
 
 def get(url: str, **others: Any) -> httpx.Response:
     """Send a request without a client's token. A busy machine may need longer than the five seconds of httpx."""
-    return httpx.get(url, timeout=WAIT_S, **others)
+    return httpx.get(url, **{"timeout": WAIT_S, "verify": NO_AUTHORITIES, **others})
 
 
 def submit(client: httpx.Client, key: str, source: Path, destination: Path, **others: Any) -> httpx.Response:
