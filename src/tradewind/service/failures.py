@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import re
 
 from tradewind.errors import (
@@ -22,8 +23,9 @@ from tradewind.fleet.provider import CallRefused
 from tradewind.model.units import format_count
 from tradewind.service.told import told_error
 
-__all__ = ["failure_kind", "is_state_full", "tenant_error"]
+__all__ = ["failure_kind", "is_state_full", "tenant_error", "text_for_record"]
 
+_LOG = logging.getLogger("tradewind.service")
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
 #: Words of stores that ask to slow down, and the addresses in messages, which may have the same letters and digits.
@@ -73,6 +75,16 @@ def tenant_error(error: TradewindError | OSError, *, hides_words: bool = False) 
     if isinstance(error, GatewayError) and JOURNAL in str(error):
         return GatewayError(_JOURNAL_PATH.sub(JOURNAL, str(error)), hint=error.hint)
     return error
+
+
+def text_for_record(error: BaseException) -> str:
+    """Return the text of an error for the record of a run, which its tenant reads. What is left out is logged."""
+    if not isinstance(error, (TradewindError, OSError)):
+        return str(error)
+    told = str(tenant_error(error))
+    if told != str(error):
+        _LOG.error("a run: %s", error)
+    return told
 
 
 def is_state_full(error: TradewindError | OSError) -> bool:
