@@ -55,7 +55,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tradewind.model.event import Outcome, Summary
     from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
@@ -102,6 +102,20 @@ def _for_caller(text: str) -> str:
     from tradewind.model.arguments import in_python
 
     return in_python(text)
+
+
+_text_of_error: Callable[[BaseException], str] = str
+
+
+def record_errors_as(text_of: Callable[[BaseException], str]) -> None:
+    """Let this process write errors into the records of runs, which others may read, as `text_of` returns them."""
+    global _text_of_error
+    _text_of_error = text_of
+
+
+def recorded_text(error: BaseException) -> str:
+    """Return the text of an error for the record of a run: its notices, and how it ended."""
+    return _text_of_error(error)
 
 
 class UsageError(TradewindError):

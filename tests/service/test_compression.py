@@ -24,9 +24,8 @@ def receipt(
     row = JobRow(**fields)
     hops = [{"bytes": 300, "saved_bytes": 100}, {"bytes": 100}]
     known = dict.fromkeys(("receipt", "verb", "source", "destinations", "summary", "cost", "ceiling", "prediction"))
-    return public_receipt(
-        row, "running", {**known, "progress": {"hops": hops}, "runs": list(runs), "plan": plan, "objects": None}
-    )
+    receipt = {**known, "progress": {"hops": hops}, "runs": list(runs), "plan": plan, "objects": None}
+    return public_receipt(row, "running", receipt, hides_words=True)
 
 
 @pytest.mark.parametrize(

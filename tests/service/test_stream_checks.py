@@ -53,6 +53,7 @@ async def first_checks() -> list[float]:
             leave=lambda: None,
             is_closing=lambda: False,
             is_allowed=is_allowed,
+            hides_words=True,
         )
         assert [text async for text in stream] == []
 
@@ -73,7 +74,7 @@ def test_progress_is_read_without_the_job_and_its_earlier_changes(tmp_path: Path
     sender = Sender("admin", "default", "service_admin", frozenset())
     job_id = queue.submit(sender, "key", "", copy_request(tmp_path), ["/x"])[0].id
     engine: Any = SimpleNamespace(control=SimpleNamespace(store=SimpleNamespace(database=None)))
-    reader = events._Reader(queue, engine, job_id, EventCursor())
+    reader = events._Reader(queue, engine, job_id, EventCursor(), hides_words=True)
     assert [text.partition("\n")[0] for text in reader.read()] == ["event: state"]
     sql.listen(Engine, "before_cursor_execute", note := lambda *found: asked.append(found[2]))
     try:

@@ -43,7 +43,7 @@ from tradewind.engine.replan import (
 )
 from tradewind.engine.report import usd_of_more
 from tradewind.engine.sending_tiers import running_tiers
-from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError, recorded_text
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
@@ -241,7 +241,9 @@ class Adaptation:
             self._gateways.shrink(self.plan)
             if not self._ended:
                 them = "it" if len(names) == 1 else "them"
-                self._notices.put(f"nothing replaces {', '.join(names)} before the cloud takes {them} back: {error}")
+                self._notices.put(
+                    f"nothing replaces {', '.join(names)} before the cloud takes {them} back: {recorded_text(error)}"
+                )
             return
         self._replacements += len(names)
         for name, fresh in names.items():
@@ -270,7 +272,7 @@ class Adaptation:
             for name in dead:
                 if self._failures[name] >= REPLACE_TRIES_MAX:
                     self._lost.add(name)
-                    self._notices.put(f"machine {name} ended and is not replaced: {error}")
+                    self._notices.put(f"machine {name} ended and is not replaced: {recorded_text(error)}")
             return None
         for name, fresh in names.items():
             self._notices.put(f"machine {name} ended; {fresh} takes its place")
@@ -305,7 +307,7 @@ class Adaptation:
                 work(*arguments)
             except (TradewindError, OSError) as error:
                 if not self._ended:
-                    self._notices.put(f"the routes could not be changed: {error}")
+                    self._notices.put(f"the routes could not be changed: {recorded_text(error)}")
 
         self._thread = threading.Thread(target=guarded, name="replanning", daemon=True)
         self._thread.start()

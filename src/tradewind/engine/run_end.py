@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tradewind.engine.event_store import EventStore
 from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore
 from tradewind.engine.sources import LIST_FILE
-from tradewind.errors import ERROR_BY_OUTCOME, DeadlineMissed, StateError, TradewindError, TransferError
+from tradewind.errors import ERROR_BY_OUTCOME, DeadlineMissed, StateError, TradewindError, TransferError, recorded_text
 
 if TYPE_CHECKING:
     from tradewind.fleet.remains import Remains
@@ -32,7 +32,7 @@ def record_outcome(
     """
     left = [one.document() for one in remains]
     if lost is not None:
-        return events.end("lost", str(lost), left)
+        return events.end("lost", recorded_text(lost), left)
     try:
         result()
     except DeadlineMissed as error:

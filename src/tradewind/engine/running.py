@@ -57,6 +57,7 @@ from tradewind.errors import (
     StateError,
     TradewindError,
     TransferError,
+    recorded_text,
 )
 from tradewind.fleet.boots import Boot
 from tradewind.fleet.journal import FleetJournal
@@ -497,7 +498,7 @@ class RunningJob:
                 return None
         except (TradewindError, OSError) as error:
             if self._leaving.is_set() and not isinstance(error, Interrupted):
-                self._log.notice(str(error))
+                self._log.notice(recorded_text(error))
             return self._tell(RestartFailed(action.generation, error))
         self._watch = RouteWatch()
         restarts = f"restarted ({self._supervisor.restarts} of {RESTARTS_MAX})"

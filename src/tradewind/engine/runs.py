@@ -20,7 +20,7 @@ from tradewind.engine.result import OVER_CEILING, resume_hint, stopped_error
 from tradewind.engine.running import RunningJob, kill_unclosed
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
-from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused
+from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused, recorded_text
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.leases import lease_within
@@ -124,7 +124,7 @@ class RunStarter:
                 gateways.kill()
             self._log.end(error)  # Nothing may be written behind the last event.
             if self._events is not None:
-                self._events.end("interrupted" if isinstance(error, Interrupted) else "failed", str(error))
+                self._events.end("interrupted" if isinstance(error, Interrupted) else "failed", recorded_text(error))
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
@@ -156,7 +156,7 @@ class RunStarter:
         if found is None:
             return None
         self._plans += 1
-        self._log.notice(f"{error}; replanned without these machines, {found}")
+        self._log.notice(f"{recorded_text(error)}; replanned without these machines, {found}")
         plan = self._adaptation.plan
         return plan, self._ledger.room_s(plan, without=running)
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-from tradewind.errors import TradewindError, UsageError, name_options
+from tradewind.errors import TradewindError, UsageError, name_options, record_errors_as
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.url import parse_url
 from tradewind.service.endpoints import canonical_endpoint
@@ -275,6 +275,7 @@ def _listen(
     from tradewind.service.app import Service, create_app
     from tradewind.service.auth import ensure_admin
     from tradewind.service.database import ServiceDatabase
+    from tradewind.service.failures import text_for_record
     from tradewind.service.guarded_http import guarded_http
     from tradewind.service.own_console import OwnConsole
     from tradewind.service.shared_places import warn_of_shared_places
@@ -298,6 +299,7 @@ def _listen(
         settings = replace(settings, guest_addresses=(name,))
     service = Service(settings, database, own)
     if own is None:
+        record_errors_as(text_for_record)
         with database.read() as connection:
             warn_of_shared_places(connection, settings)
     config = uvicorn.Config(

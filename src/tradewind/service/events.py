@@ -28,6 +28,7 @@ from tradewind.service.limits import (
 from tradewind.service.problems import ApiProblem
 from tradewind.service.stream_watch import StreamWatch
 from tradewind.service.tables import ENDED
+from tradewind.service.told import told_document
 
 __all__ = ["EventCursor", "event_stream"]
 
@@ -69,9 +70,9 @@ def _left(leave: Callable[[], None]) -> Iterator[None]:
 class _Reader:
     """Reads the new events of one job."""
 
-    def __init__(self, queue: JobQueue, engine: Engine, job_id: str, cursor: EventCursor) -> None:
+    def __init__(self, queue: JobQueue, engine: Engine, job_id: str, cursor: EventCursor, *, hides_words: bool) -> None:
         self._queue, self._database, self._job_id = queue, engine.control.store.database, job_id
-        self._cursor, self._progress = cursor, b""
+        self._cursor, self._progress, self._hides_words = cursor, b"", hides_words
         self.has_ended = False
 
     def read(self) -> list[str]:
@@ -101,7 +102,8 @@ class _Reader:
         for line, document, number in found:
             self._cursor = EventCursor(self._cursor.state, number)
             if document["event"] not in INTERNAL:
-                texts.append(_event(document["event"], line.decode().strip(), str(self._cursor)))
+                text = json.dumps(told_document(document)) if self._hides_words else line.decode().strip()
+                texts.append(_event(document["event"], text, str(self._cursor)))
         if progress is not None and progress != self._progress:
             self._progress = progress
             texts.append(_event("progress", progress.decode().strip(), None))
@@ -118,14 +120,16 @@ async def event_stream(
     leave: Callable[[], None],
     is_closing: Callable[[], bool],
     is_allowed: Callable[[], bool],
+    hides_words: bool,
 ) -> AsyncIterator[str]:
     """Yield the events of a job after the cursor, and each new one, until the job has ended.
 
-    `is_allowed` is asked every STREAM_CHECK_S whether the reader may still read; it may block. Streams that were opened
+    With `hides_words`, those of stores are left out. `is_allowed` is asked every STREAM_CHECK_S whether the reader may
+    still read; it may block. Streams that were opened
     together, such as after a restart, are not checked together: all others would wait.
     """
     with _left(leave), watch.following(job_id) as changed:
-        reader, spoke_s = _Reader(queue, engine, job_id, cursor), time.monotonic()
+        reader, spoke_s = _Reader(queue, engine, job_id, cursor, hides_words=hides_words), time.monotonic()
         check_s = spoke_s + STREAM_CHECK_S * random.random()
         while not is_closing():
             changed.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import re
 
 from tradewind.errors import (
@@ -13,15 +14,18 @@ from tradewind.errors import (
     ProviderRefused,
     SourceNotFound,
     TradewindError,
+    TransferError,
     Unauthorised,
     Unavailable,
     VerificationMismatch,
 )
 from tradewind.fleet.provider import CallRefused
 from tradewind.model.units import format_count
+from tradewind.service.told import told_error
 
-__all__ = ["failure_kind", "is_state_full", "tenant_error"]
+__all__ = ["failure_kind", "is_state_full", "tenant_error", "text_for_record"]
 
+_LOG = logging.getLogger("tradewind.service")
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
 #: Words of stores that ask to slow down, and the addresses in messages, which may have the same letters and digits.
@@ -29,6 +33,7 @@ SLOW_DOWN = re.compile(r"slow ?down|too many requests|throttl|\b429\b", re.IGNOR
 ADDRESS = re.compile(r"\b[a-z0-9]+://\S+", re.IGNORECASE)
 #: Words of a gateway that cannot write the journal of a job, and of SQLite if the disk is full. A full disk may also
 #: show as an error of input and output.
+_JOURNAL_PATH = re.compile(r"cannot use the journal [^:]*")
 JOURNAL, FULL = "cannot use the journal", ("database or disk is full", "No space left on device")
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: Hint for the tenant if a provider has refused something to the operator's account.
@@ -52,15 +57,34 @@ def failure_kind(error: TradewindError | OSError) -> str:
     return next((kind for errors, kind in _KINDS if isinstance(error, errors)), "invalid")
 
 
-def tenant_error(error: TradewindError | OSError) -> TradewindError | OSError:
-    """Return an error as a tenant may read it: without a provider's words, which may name the operator's account."""
+def tenant_error(error: TradewindError | OSError, *, hides_words: bool = False) -> TradewindError | OSError:
+    """Return an error as a tenant may read it: without a provider's words, which may name the operator's account.
+
+    With `hides_words` it has no words of stores either, see `told`. Paths of the service itself are left out.
+    """
     if isinstance(error, ProviderRefused):
         what = format_count(len(error.regions), "machine")
         text = f"{what} of the operator cannot be launched: {error.kind}"
         return ProviderRefused(text, hint=PROVIDER_HINT, kind=error.kind, regions=error.regions)
     if isinstance(error, CallRefused):
         return GatewayError(f"a provider of the operator refused a call: {error.refusal.kind}", hint=PROVIDER_HINT)
+    if isinstance(error, OSError):
+        return OSError(error.errno, f"the service failed: {error.strerror or type(error).__name__}")
+    if isinstance(error, TransferError):
+        return told_error(error) if hides_words else error
+    if isinstance(error, GatewayError) and JOURNAL in str(error):
+        return GatewayError(_JOURNAL_PATH.sub(JOURNAL, str(error)), hint=error.hint)
     return error
+
+
+def text_for_record(error: BaseException) -> str:
+    """Return the text of an error for the record of a run, which its tenant reads. What is left out is logged."""
+    if not isinstance(error, (TradewindError, OSError)):
+        return str(error)
+    told = str(tenant_error(error))
+    if told != str(error):
+        _LOG.error("a run: %s", error)
+    return told
 
 
 def is_state_full(error: TradewindError | OSError) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tradewind.engine.attach import result_of
 from tradewind.engine.engine import Engine
-from tradewind.engine.event_store import read_progress
+from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job import Job
 from tradewind.errors import (
     CeilingReached,
@@ -26,9 +26,11 @@ from tradewind.errors import (
     GatewayLost,
     Interrupted,
     JobBusy,
+    JobFailed,
     JobNotFound,
     JobUnreadable,
     MachinesMayRun,
+    SomeObjectsFailed,
     StateError,
     TradewindError,
     Unavailable,
@@ -60,6 +62,7 @@ from tradewind.service.scheduler.jobs import Resource
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import ACTIVE
+from tradewind.service.told import hides_words, told_document
 
 __all__ = ["OWN_PAUSE_S", "JobWorker"]
 
@@ -117,7 +120,7 @@ class JobWorker:
         error, text = reason if row.error is None else f"{row.error}; {reason}", None
         try:
             found = None if row.engine_job is None else self._engine.job(row.engine_job)
-            text = None if found is None else _last_receipt(row, "failed", found)
+            text = None if found is None else self._receipt(row, "failed", found)
         except (JobNotFound, JobUnreadable) as unknown:
             # Its runs were charged when they ended. It must not stop the scheduling of all other jobs.
             _LOG.warning("job %s has no receipt: %s", row.id, unknown)
@@ -164,7 +167,7 @@ class JobWorker:
         except (*OWN, LeaseLost):
             raise
         except (TradewindError, OSError) as error:
-            self._fail_active(lease, str(_told(lease.job, error)))
+            self._fail_active(lease, str(error if row is None else self._told(row, error)))
         except Exception as error:  # noqa: BLE001
             # A fault of the program in one job must neither stop the others nor be tried for ever.
             fault = self._faults.record("jobs", error, pause_s_max=0.0)
@@ -238,7 +241,7 @@ class JobWorker:
             late = None if found.deadline is None else found.deadline.late_text
             left = None if row.request.get("guest") is None else self._aborting_error(row, found)
             fields["error"] = late or left
-        text = None if found is None else _last_receipt(row, state, found, recorded_bytes)
+        text = None if found is None else self._receipt(row, state, found, recorded_bytes)
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
     def _aborting_error(self, row: JobRow, job: Job) -> str | None:
@@ -254,7 +257,7 @@ class JobWorker:
             except OWN:
                 raise
             except (TradewindError, OSError) as error:
-                text = f"unfinished uploads of an earlier host stay: {error}"
+                text = f"unfinished uploads of an earlier host stay: {self._told(row, error)}"
                 _LOG.warning("job %s: %s", row.id, text)
                 if self._closing.wait(RETRY_PAUSE_S):
                     raise StateError("the server ends") from error
@@ -443,7 +446,9 @@ class JobWorker:
             record_gateway_decisions(connection, lease, json.loads(granted)["links"], changes, now_ms)
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
-        error = _told(row.id, named_in_error(error, row.request))
+        if isinstance(error, (SomeObjectsFailed, JobFailed)):
+            self._log_object(self._queue.find(row.id) or row)
+        error = self._told(row, named_in_error(error, row.request))
         hint = SHARING_HINT if isinstance(error, CredentialsNotSent) else getattr(error, "hint", None)
         found = self._found(row, lease) if isinstance(error, CeilingReached) else None
         if found is not None and row.request.get("quote") is not None and found.record.document["ceiling"] is None:
@@ -486,7 +491,7 @@ class JobWorker:
             failures=json.dumps(failures),
             failure=kind,
             attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
-            **_after_run(row, found, "waiting"),
+            **self._after_run(row, found, "waiting"),
             not_before_unix_ms=self._database.clock_ms + round(wait_s * 1000),
         )
 
@@ -498,7 +503,35 @@ class JobWorker:
             return
         self._end_machines(row, found, lease)
         state = DRAINED[row.state]
-        self._queue.move(row.id, (row.state,), state, lease=lease, **_after_run(row, found, state))
+        self._queue.move(row.id, (row.state,), state, lease=lease, **self._after_run(row, found, state))
+
+    def _after_run(self, row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
+        """Return what is recorded of a job that may run again: what it has moved, and the receipt for its charge."""
+        if found is None:
+            return {}
+        moved_bytes = max(row.moved_bytes, found.record.progress.bytes_done)
+        return {"moved_bytes": moved_bytes, "receipt": self._receipt(row, state, found)}
+
+    def _receipt(self, row: JobRow, state: str, found: Job, recorded_bytes: int | None = None) -> str:
+        hides = hides_words(row.request, self._settings)
+        return _last_receipt(row, state, found, hides_words=hides, recorded_bytes=recorded_bytes)
+
+    def _told(self, row: JobRow, error: TradewindError | OSError) -> TradewindError | OSError:
+        """Return an error as the job's tenant may read it. What is left out is logged for the operator."""
+        told = tenant_error(error, hides_words=hides_words(row.request, self._settings))
+        if str(told) != str(error):
+            hint = getattr(error, "hint", None)
+            _LOG.error("job %s: %s%s", row.id, error, "" if hint is None else f"; {hint}")
+        return told
+
+    def _log_object(self, row: JobRow) -> None:
+        """Log why the first object of a run failed, if the job's tenant does not read it."""
+        if row.engine_job is None or not hides_words(row.request, self._settings):
+            return
+        database = self._engine.control.store.database
+        for _, document, _ in read_events(database, row.engine_job, kinds=("object_failed",), most=1):
+            if told_document(document) != document:
+                _LOG.error("job %s: %s", row.id, document.get("message"))
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""
@@ -524,15 +557,6 @@ class JobWorker:
         self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
 
 
-def _told(job_id: str, error: TradewindError | OSError) -> TradewindError | OSError:
-    """Return an error as the job's tenant may read it. What is left out is logged for the operator."""
-    told = tenant_error(error)
-    if told is not error:
-        hint = getattr(error, "hint", None)
-        _LOG.error("job %s: %s%s", job_id, error, "" if hint is None else f"; {hint}")
-    return told
-
-
 def _require_granted(row: JobRow, routes: JobRoutes | None, closed: Collection[Resource] = ()) -> None:
     """Raise _RoutesNotGranted if a job's plan has links that it was not granted.
 
@@ -551,15 +575,7 @@ def _granted_links(row: JobRow) -> list[str]:
     return links
 
 
-def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
-    """Return what is recorded of a job that may run again: what it has moved, and the receipt that it is charged by."""
-    if found is None:
-        return {}
-    moved_bytes = max(row.moved_bytes, found.record.progress.bytes_done)
-    return {"moved_bytes": moved_bytes, "receipt": _last_receipt(row, state, found)}
-
-
-def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | None = None) -> str:
+def _last_receipt(row: JobRow, state: str, found: Job, *, hides_words: bool, recorded_bytes: int | None = None) -> str:
     """Return the receipt of a run that has ended, by which it is charged. `recorded_bytes` are those of its journal."""
     recorded, receipt = found.recorded_bytes if recorded_bytes is None else recorded_bytes, found.receipt()
     if recorded is None and (row.request.get("guest") or {}).get("side") != "source":
@@ -568,7 +584,7 @@ def _last_receipt(row: JobRow, state: str, found: Job, recorded_bytes: int | Non
     sent = None if row.request.get("guest") is None else sent_bytes(found.folder)
     deadline = None if found.deadline is None else found.deadline.document()
     counted = {"recorded_bytes": recorded, "guest_sent_bytes": sent, "deadline": deadline}
-    return json.dumps({**public_receipt(row, state, receipt), **counted})
+    return json.dumps({**public_receipt(row, state, receipt, hides_words=hides_words), **counted})
 
 
 def _space_text(error: TradewindError | OSError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -10,8 +10,9 @@ from tradewind.engine.receipt import carried_of
 from tradewind.model.codec import OFF
 from tradewind.service.jobs import JobRow
 from tradewind.service.tables import ENDED
+from tradewind.service.told import told_document, told_line
 
-__all__ = ["figures", "public_receipt"]
+__all__ = ["figures", "object_list_blocks", "public_receipt"]
 
 #: Fields of the engine's receipt that a tenant gets unchanged.
 FIELDS = ("receipt", "verb", "source", "destinations", "progress", "summary", "runs", "cost", "ceiling", "prediction")
@@ -20,19 +21,23 @@ LEFT = "left"
 BLOCK_BYTES = 1 << 20
 
 
-def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the receipt of a job for its tenant. `state` is that of the service."""
-    plan = receipt["plan"]
+def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any], *, hides_words: bool) -> dict[str, Any]:
+    """Return the receipt of a job for its tenant. `state` is that of the service.
+
+    With `hides_words` it has no words of the stores, nor has the list of objects whose digest it names.
+    """
+    plan, told = receipt["plan"], told_document if hides_words else dict
+    summary = None if receipt["summary"] is None else told(receipt["summary"])
     return {
         **{name: receipt[name] for name in FIELDS},
-        "summary": _summary(row.request, receipt["summary"]),
-        "runs": [{name: each for name, each in run.items() if name != LEFT} for run in receipt["runs"]],
+        "summary": _summary(row.request, summary),
+        "runs": [{name: each for name, each in told(run).items() if name != LEFT} for run in receipt["runs"]],
         "routes": None if plan is None else len(plan["routes"]),
         **_savings(row.request, receipt),
         "job_id": row.id,
         "state": state,
         "complete": state == "done",
-        "objects": _objects(receipt["objects"]) if state in ENDED else None,
+        "objects": _objects(receipt["objects"], hides_words) if state in ENDED else None,
         "created_unix_ms": row.created_unix_ms,
     }
 
@@ -70,19 +75,28 @@ def _ratio(carried_bytes: int, sent_bytes: int) -> dict[str, Any]:
     return {"carried_bytes": carried_bytes, "sent_bytes": sent_bytes, "ratio": ratio}
 
 
-def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _objects(file: Mapping[str, Any] | None, hides_words: bool) -> dict[str, Any] | None:
     """Return length and SHA-256 of the list of objects, which has their checksums; None if it was removed."""
     if file is None:
         return None
     try:
-        with open(file["file"], "rb") as content:
-            digest, size = sha256(), 0
-            while block := content.read(BLOCK_BYTES):
-                digest.update(block)
-                size += len(block)
+        digest, size = sha256(), 0
+        for block in object_list_blocks(file["file"], hides_words=hides_words):
+            digest.update(block)
+            size += len(block)
     except OSError:
         return None
     return {"list_bytes": size, "list_sha256": digest.hexdigest()}
+
+
+def object_list_blocks(path: str, *, hides_words: bool) -> Iterator[bytes]:
+    """Yield the list of objects of a job as its tenant gets it. Raises OSError."""
+    with open(path, "rb") as content:
+        while block := content.read(BLOCK_BYTES):
+            if not hides_words:
+                yield block
+                continue
+            yield b"".join(map(told_line, (block + content.readline()).splitlines(keepends=True)))
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:

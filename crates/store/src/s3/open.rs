@@ -87,6 +87,11 @@ fn configured_endpoint() -> Option<String> {
 
 /// Opens `r2://account/bucket`, which is S3 at Cloudflare.
 pub(crate) fn open_r2(config: &StoreConfig, account: &str, bucket: &str) -> Result<Bucket> {
+    if account.is_empty() || !account.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)) {
+        // It begins the name of the server, and `#` or `?` in it would end the name.
+        let message = format!("`{}` is not an account of R2", account.escape_debug());
+        return Err(Error::new(ErrorKind::Configuration, PARSE, config.url.clone(), message));
+    }
     let config = &with_environment(config);
     let endpoint = config.endpoint.clone().unwrap_or_else(|| format!("https://{account}.r2.cloudflarestorage.com"));
     let region = config.region.as_deref().unwrap_or("auto");
@@ -225,6 +230,16 @@ mod tests {
         assert_eq!(described.credentials.as_deref(), Some("none (anonymous)"));
         assert_eq!(described.clock_ahead_s, None, "no answer told the time yet");
         assert!(store.limits.equal_parts);
+    }
+
+    #[test]
+    fn an_account_of_r2_cannot_lead_to_another_server() {
+        let config = StoreConfig { anonymous: true, ..StoreConfig::default() };
+        for account in ["127.0.0.1#", "a.example?", "a.example\\", "", "a%2f", "a:1"] {
+            let refused = open_r2(&config, account, "bkt").err();
+            assert_eq!(refused.map(|error| error.kind), Some(ErrorKind::Configuration), "{account:?}");
+        }
+        assert!(open_r2(&config, "acc.eu", "bkt").is_ok(), "an account in a jurisdiction");
     }
 
     #[tokio::test]

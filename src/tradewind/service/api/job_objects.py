@@ -17,6 +17,7 @@ from tradewind.service.auth import Sender
 from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import ENDED
+from tradewind.service.told import hides_words, told_document
 
 __all__ = ["router"]
 
@@ -51,7 +52,8 @@ def objects(
     path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
     try:
         lines, place = _lines(path, int(cursor or 0), limit)
-        found = [_named(json.loads(line), row.request) for line in lines]
+        told = told_document if hides_words(row.request, service.settings) else dict
+        found = [_named(told(json.loads(line)), row.request) for line in lines]
     except FileNotFoundError:
         if (row.request.get("guest") or {}).get("side") == "source":
             raise ApiProblem(410, "a job that its guest reads has no list of objects", hint=COUNTS_HINT) from None

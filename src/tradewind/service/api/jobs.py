@@ -22,6 +22,7 @@ from tradewind.service.places import require_same_places
 from tradewind.service.problems import ApiProblem
 from tradewind.service.receipts import figures, public_receipt
 from tradewind.service.tables import ENDED
+from tradewind.service.told import hides_words
 
 __all__ = ["JOB_ID", "router"]
 
@@ -232,7 +233,7 @@ def events(
 ) -> StreamingResponse:
     """Stream the events of a job, from the start or after `Last-Event-ID`, until it has ended."""
     service = request.app.state.service
-    service.queue.get(sender.tenant, job_id)
+    row = service.queue.get(sender.tenant, job_id)
     cursor = EventCursor() if last_event_id is None else EventCursor.parse(last_event_id)
     stream = event_stream(
         service.queue,
@@ -243,6 +244,7 @@ def events(
         leave=service.streams.enter(sender.tenant),
         is_closing=lambda: service.is_closing,
         is_allowed=lambda: is_still_allowed(request, "jobs:read"),
+        hides_words=hides_words(row.request, service.settings),
     )
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
@@ -280,7 +282,8 @@ def receipt_of(request: Request, row: JobRow) -> dict[str, Any] | None:
     if kept is not None or row.engine_job is None:
         return kept
     try:
-        return public_receipt(row, row.state, service.runner.engine.job(row.engine_job).receipt())
+        found = service.runner.engine.job(row.engine_job).receipt()
+        return public_receipt(row, row.state, found, hides_words=hides_words(row.request, service.settings))
     except JobNotFound:
         return None
 

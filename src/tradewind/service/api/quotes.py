@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
-from tradewind.errors import Unauthorised
+from tradewind.errors import TradewindError
 from tradewind.service.api.job_requests import QUOTE_ID, JobRequest, resolved_request
 from tradewind.service.api.jobs import READ, WRITE
 from tradewind.service.auth import Sender
 from tradewind.service.connections import named_in_error
 from tradewind.service.engine_request import engine_request, guest_of
+from tradewind.service.failures import tenant_error
 from tradewind.service.limits import QUOTE_S_DEFAULT, QUOTE_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
+from tradewind.service.told import hides_words
 
 __all__ = ["router"]
 
+_LOG = logging.getLogger("tradewind.service")
 router = APIRouter(prefix="/v1/quotes", tags=["quotes"])
 
 
@@ -73,8 +77,12 @@ def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[s
     credentials = None if use is None else use.credentials
     try:
         made: dict[str, Any] = service.quotes.make(by, engine, document, owned, links, kept_s, credentials)
-    except Unauthorised as error:
-        raise named_in_error(error, document) from None
+    except TradewindError as error:
+        named = named_in_error(error, document)
+        told = tenant_error(named, hides_words=hides_words(document, service.settings))
+        if str(told) != str(named):
+            _LOG.error("quote for %s: %s", sender.tenant, error)
+        raise told from None
     return made
 
 

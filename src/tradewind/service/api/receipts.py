@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
 
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.service.api.jobs import READ, JobId
 from tradewind.service.auth import Sender
 from tradewind.service.problems import ApiProblem
+from tradewind.service.receipts import object_list_blocks
+from tradewind.service.told import hides_words
 
 __all__ = ["router"]
 
@@ -30,7 +32,7 @@ def keys(request: Request) -> dict[str, Any]:
     response_class=FileResponse,
     responses={200: {"content": {"application/x-ndjson": {}}}},
 )
-def object_list(job_id: JobId, request: Request, sender: Sender = READ) -> FileResponse:
+def object_list(job_id: JobId, request: Request, sender: Sender = READ) -> Response:
     """Return the list of objects as a file, one JSON document in each line. The receipt has its SHA-256."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
@@ -39,4 +41,8 @@ def object_list(job_id: JobId, request: Request, sender: Sender = READ) -> FileR
         path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
     if path is None or not os.path.exists(path):
         raise ApiProblem(409, "there is no list of objects", hint="it exists while the engine keeps the job")
-    return FileResponse(path, media_type="application/x-ndjson", filename=f"{job_id}.jsonl")
+    if not hides_words(row.request, service.settings):
+        return FileResponse(path, media_type="application/x-ndjson", filename=f"{job_id}.jsonl")
+    blocks = object_list_blocks(path, hides_words=True)
+    name = {"Content-Disposition": f'attachment; filename="{job_id}.jsonl"'}
+    return StreamingResponse(blocks, media_type="application/x-ndjson", headers=name)
