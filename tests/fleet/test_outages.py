@@ -12,6 +12,7 @@ import pytest
 
 from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
+from tests.fleet.test_reactions import Meter
 from tests.fleet.worlds import plan_between
 from tradewind.errors import GatewayError, ProviderRefused
 from tradewind.fleet import launching, patience
@@ -90,12 +91,12 @@ class World:
     """A provider with outages and the fleet that it is for."""
 
     def __init__(self, folder: Path, clock: Clock, gateways: FakeGateways) -> None:
-        self.clock, self.lead = clock, lead_program(gateways)
+        self.clock, self.gateways, self.lead = clock, gateways, lead_program(gateways)
         self.provider = Flaky(clock, gateways)
         self.journal = FleetJournal(folder)
         self.said: list[str] = []
 
-    def start(self, plan: Plan = PLAN) -> Fleet:
+    def start(self, plan: Plan = PLAN, meter: Meter | None = None) -> Fleet:
         return Fleet(
             self.provider,
             self.journal,
@@ -103,6 +104,7 @@ class World:
             self.lead,
             purpose="a test",
             settings=FleetSettings(plain=True),
+            meter=meter,
             report=self.said.append,
             stopping=Waiting(),
         )
@@ -216,3 +218,36 @@ def test_each_outage_has_its_own_time_and_closing_ends_the_wait(world: World) ->
     while hurried.wait("end machines", Refusal("throttled", "wait", retry_after_s=300.0)):
         pass
     assert latch.is_set()
+
+
+class Uses(Meter):
+    """Notes which machines are charged."""
+
+    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+        for name in list(self.living) if names is None else names:
+            self.living.pop(name, None)
+
+
+def test_a_machine_that_a_list_omits_is_charged_as_long_as_its_gateway_answers(world: World) -> None:
+    """It costs money, and it was never charged again when lists showed it again."""
+    meter = Uses()
+    fleet = world.start(meter=meter)
+    omitted = next(key for key in world.provider.living if key[1] == "source")
+    order = world.provider.living.pop(omitted)
+    fleet._machines.charge_dead()
+    assert meter.living.keys() == {"source", "sink"}
+    world.provider.living[omitted] = order
+    fleet.close()
+    assert world.running() == 0 and not meter.living
+
+
+def test_a_machine_that_is_gone_is_not_charged_any_more(world: World) -> None:
+    meter = Uses()
+    fleet = world.start(meter=meter)
+    world.provider.living = {key: order for key, order in world.provider.living.items() if key[1] != "source"}
+    gateway = world.gateways.servers.pop("source")
+    gateway.shutdown()
+    gateway.server_close()
+    fleet._machines.charge_dead()
+    assert meter.living.keys() == {"sink"}
+    fleet.close()
