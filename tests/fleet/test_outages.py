@@ -65,6 +65,7 @@ class Flaky(FakeProvider):
         super().__init__(random.Random(0), 0.0, gateways.control)
         self.clock, self.out_until_s = clock, 0.0
         self.refused = 0
+        self.retry_after_s: float | None = None
 
     def out_for(self, seconds: float) -> None:
         self.out_until_s = self.clock.now_s + seconds
@@ -72,7 +73,7 @@ class Flaky(FakeProvider):
     def _check(self) -> None:
         if self.clock.now_s < self.out_until_s:
             self.refused += 1
-            raise CallRefused(Refusal("transient", "503 Service Unavailable"))
+            raise CallRefused(Refusal("transient", "503 Service Unavailable", retry_after_s=self.retry_after_s))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         self._check()
@@ -132,6 +133,23 @@ def test_a_fleet_starts_although_the_api_is_out_for_a_minute(world: World) -> No
     assert fleet.living() == {"lead", "source", "sink"} and world.provider.refused > 3
     fleet.close(grace_s=0.0)
     assert world.running() == 0
+
+
+def test_an_api_that_asks_to_wait_for_a_day_is_tried_again_before_the_time_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines would run for all that time, and the command would seem to hang."""
+    monkeypatch.setattr("tradewind.fleet.ending.time", world.clock)
+    world.provider.retry_after_s = 86400.0
+    began_s = world.clock.now_s
+    world.provider.out_for(START_S)
+    fleet = world.start()
+    assert START_S <= world.clock.now_s - began_s <= LAUNCH_OUTAGE_S
+    began_s = world.clock.now_s
+    world.provider.out_for(END_S)
+    fleet.close(grace_s=0.0)
+    assert END_S <= world.clock.now_s - began_s <= 2 * OUTAGE_S
+    assert world.running() == 0 and list(world.journal.records()) == []
 
 
 def test_a_launch_fails_after_an_outage_that_is_longer(world: World) -> None:
