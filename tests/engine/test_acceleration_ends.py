@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,6 +80,25 @@ def test_a_ceiling_that_leaves_too_little_for_another_machine_ends_the_accelerat
     assert running._look_at_all().left_s > RESERVE_S
     running._meter.usd_max = 1.15
     assert running._look_at_all().left_s <= RESERVE_S
+    running.close()
+
+
+@pytest.mark.parametrize("step_s", [-86400.0, 86400.0])
+def test_an_acceleration_lasts_as_long_as_wanted_if_the_clock_is_set(
+    control: Any, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    """A clock that is set back by a day must not let its machines run for another day."""
+    report = list[str]().append
+    running = Acceleration(control, SimpleNamespace(), FLOWS, placed_flows(), lasting_s=3600.0, report=report)  # type: ignore[arg-type]
+    fleet = SimpleNamespace(lead_lives=True, leaving=dict, close=lambda **_: None)
+    running._gateways = SimpleNamespace(fleet=fleet, look_at=lambda _: {HOME: "it does not answer"})  # type: ignore[assignment]
+    unix_s, clock_s = time.time, time.clock_gettime
+    monkeypatch.setattr(time, "time", lambda: unix_s() + step_s)
+    assert not running._look_at_all().is_over
+    ends_s = running.state().ends_unix_s
+    assert ends_s is not None and 3000.0 < ends_s - time.time() <= 3601.0, "other processes see the same end"
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: clock_s(clock) + 3600.0)
+    assert running._look_at_all().is_over
     running.close()
 
 

@@ -223,6 +223,38 @@ def test_a_machine_that_is_not_listed_yet_is_ended_all_the_same(
     stage.cloud.set(hidden_s=0)
 
 
+def test_a_machine_that_vanishes_from_lists_is_ended_all_the_same(stage: AwsStage) -> None:
+    """Lists may show it again later. The process that ends it did not launch it."""
+    (launched,) = launch(stage.provider())
+    provider = stage.provider()
+    assert launched.id in {one.id for one in provider.machines({FLEET_TAG: FLEET})}
+    stage.cloud.set(hidden_s=60)
+    assert launched.id not in {one.id for one in provider.machines({FLEET_TAG: FLEET})}
+    (ended,) = provider.terminate([launched.id])
+    assert ended.refusal is None and ended.ended_unix_s is not None and stage.living() == []
+    stage.cloud.set(hidden_s=0)
+
+
+def test_a_machine_that_cannot_be_ended_keeps_no_other_alive(stage: AwsStage) -> None:
+    """Amazon refuses a request as a whole if one of its instances is protected."""
+    import boto3
+
+    provider = stage.provider()
+    machines = sorted(launch(provider, order("one"), order("two"), order("three")), key=lambda machine: machine.id)
+    first = machines[0].id.rpartition("/")[2]
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    client.modify_instance_attribute(InstanceId=first, DisableApiTermination={"Value": True})
+    try:
+        answers = {ended.id: ended for ended in provider.terminate([machine.id for machine in machines])}
+    finally:
+        client.modify_instance_attribute(InstanceId=first, DisableApiTermination={"Value": False})
+    assert stage.living() == [first]
+    for machine in machines:
+        refusal = answers[machine.id].refusal
+        assert (refusal is not None) == (machine is machines[0])
+        assert refusal is None or "OperationNotPermitted" in refusal.reason
+
+
 def test_an_order_whose_instance_has_ended_is_refused_once(stage: AwsStage) -> None:
     """EC2 answers a client token of an instance that has ended with that instance."""
     provider = stage.provider()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
+from tests.fleet.test_reactions import Meter
 from tests.fleet.worlds import plan_between
 from tradewind.errors import GatewayError, ProviderRefused
 from tradewind.fleet import launching, patience
@@ -64,6 +65,7 @@ class Flaky(FakeProvider):
         super().__init__(random.Random(0), 0.0, gateways.control)
         self.clock, self.out_until_s = clock, 0.0
         self.refused = 0
+        self.retry_after_s: float | None = None
 
     def out_for(self, seconds: float) -> None:
         self.out_until_s = self.clock.now_s + seconds
@@ -71,7 +73,7 @@ class Flaky(FakeProvider):
     def _check(self) -> None:
         if self.clock.now_s < self.out_until_s:
             self.refused += 1
-            raise CallRefused(Refusal("transient", "503 Service Unavailable"))
+            raise CallRefused(Refusal("transient", "503 Service Unavailable", retry_after_s=self.retry_after_s))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         self._check()
@@ -90,12 +92,12 @@ class World:
     """A provider with outages and the fleet that it is for."""
 
     def __init__(self, folder: Path, clock: Clock, gateways: FakeGateways) -> None:
-        self.clock, self.lead = clock, lead_program(gateways)
+        self.clock, self.gateways, self.lead = clock, gateways, lead_program(gateways)
         self.provider = Flaky(clock, gateways)
         self.journal = FleetJournal(folder)
         self.said: list[str] = []
 
-    def start(self, plan: Plan = PLAN) -> Fleet:
+    def start(self, plan: Plan = PLAN, meter: Meter | None = None) -> Fleet:
         return Fleet(
             self.provider,
             self.journal,
@@ -103,6 +105,7 @@ class World:
             self.lead,
             purpose="a test",
             settings=FleetSettings(plain=True),
+            meter=meter,
             report=self.said.append,
             stopping=Waiting(),
         )
@@ -130,6 +133,23 @@ def test_a_fleet_starts_although_the_api_is_out_for_a_minute(world: World) -> No
     assert fleet.living() == {"lead", "source", "sink"} and world.provider.refused > 3
     fleet.close(grace_s=0.0)
     assert world.running() == 0
+
+
+def test_an_api_that_asks_to_wait_for_a_day_is_tried_again_before_the_time_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines would run for all that time, and the command would seem to hang."""
+    monkeypatch.setattr("tradewind.fleet.ending.time", world.clock)
+    world.provider.retry_after_s = 86400.0
+    began_s = world.clock.now_s
+    world.provider.out_for(START_S)
+    fleet = world.start()
+    assert START_S <= world.clock.now_s - began_s <= LAUNCH_OUTAGE_S
+    began_s = world.clock.now_s
+    world.provider.out_for(END_S)
+    fleet.close(grace_s=0.0)
+    assert END_S <= world.clock.now_s - began_s <= 2 * OUTAGE_S
+    assert world.running() == 0 and list(world.journal.records()) == []
 
 
 def test_a_launch_fails_after_an_outage_that_is_longer(world: World) -> None:
@@ -216,3 +236,36 @@ def test_each_outage_has_its_own_time_and_closing_ends_the_wait(world: World) ->
     while hurried.wait("end machines", Refusal("throttled", "wait", retry_after_s=300.0)):
         pass
     assert latch.is_set()
+
+
+class Uses(Meter):
+    """Notes which machines are charged."""
+
+    def ended(self, fleet: str, names: Collection[str] | None = None, ago_s: float = 0.0) -> None:
+        for name in list(self.living) if names is None else names:
+            self.living.pop(name, None)
+
+
+def test_a_machine_that_a_list_omits_is_charged_as_long_as_its_gateway_answers(world: World) -> None:
+    """It costs money, and it was never charged again when lists showed it again."""
+    meter = Uses()
+    fleet = world.start(meter=meter)
+    omitted = next(key for key in world.provider.living if key[1] == "source")
+    order = world.provider.living.pop(omitted)
+    fleet._machines.charge_dead()
+    assert meter.living.keys() == {"source", "sink"}
+    world.provider.living[omitted] = order
+    fleet.close()
+    assert world.running() == 0 and not meter.living
+
+
+def test_a_machine_that_is_gone_is_not_charged_any_more(world: World) -> None:
+    meter = Uses()
+    fleet = world.start(meter=meter)
+    world.provider.living = {key: order for key, order in world.provider.living.items() if key[1] != "source"}
+    gateway = world.gateways.servers.pop("source")
+    gateway.shutdown()
+    gateway.server_close()
+    fleet._machines.charge_dead()
+    assert meter.living.keys() == {"sink"}
+    fleet.close()

@@ -60,6 +60,7 @@ from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
+from tradewind.model.clock import elapsed_s
 from tradewind.model.files import private_folder
 from tradewind.model.records import replace
 
@@ -82,6 +83,8 @@ GRACE_S = 5.0
 WORKERS = 16
 #: Time after the start of a machine in which failures of its neighbours may be those of its former one: two probes.
 RENEWED_S = 16.0
+#: A larger difference between two clocks means that one was set: this machine's, which shows when an acceleration ends.
+CLOCK_SET_S = 1.0
 
 
 class Acceleration:
@@ -110,6 +113,8 @@ class Acceleration:
         self._ends_s = None if before is None else before.ends_unix_s
         if lasting_s is not None:
             self._ends_s = time.time() + lasting_s
+        #: The same by a clock that nobody can set.
+        self._over_s = None if self._ends_s is None else elapsed_s() + self._ends_s - time.time()
         self._lease_s = LEASE_S if usd_max is None else CEILING_LEASE_S
         self._meter = AccelerationMeter(
             placed.machines,
@@ -339,7 +344,7 @@ class Acceleration:
         self._count_flows()
         self._report_health(before)
         home = self._look_of_home(found)
-        is_over = self._ends_s is not None and time.time() >= self._ends_s
+        is_over = self._over_s is not None and elapsed_s() >= self._over_s
         ill = [name for name in blocked if name in self._health.unhealthy and _failure(found.get(name, "")) is None]
         paths = [path for path, _ in self._paths.values()]
         leaving = self._taken_back.of(self._placed.regions, found, paths, now_s)
@@ -604,7 +609,7 @@ class Acceleration:
             self._meter.machines_usd,
             self._meter.egress_usd,
             self._meter.usd_max,
-            self._ends_s,
+            self._ends_unix_s(),
             self._reason,
             self._answered,
             self._wish_error,
@@ -613,6 +618,15 @@ class Acceleration:
             process=self._process,
             pools=tuple(pools_of(self._statuses)),
         )
+
+    def _ends_unix_s(self) -> float | None:
+        """Return the end by this machine's clock, which may have been set meanwhile; None without one."""
+        if self._over_s is None or self._ends_s is None:
+            return None
+        ends_s = time.time() + self._over_s - elapsed_s()
+        if abs(ends_s - self._ends_s) > CLOCK_SET_S:
+            self._ends_s = ends_s
+        return self._ends_s
 
     def _shown_paths(self) -> dict[str, tuple[tuple[str, ...], str | None]]:
         """Return the path of each flow, and why it is not the placed one or not in use."""

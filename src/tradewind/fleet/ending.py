@@ -53,7 +53,7 @@ def list_machines(
                 continue
             if error.refusal.kind not in ("throttled", "transient") or tries == LIST_TRIES_MAX - 1:
                 raise
-            time.sleep(max(error.refusal.retry_after_s or 0.0, LIST_WAIT_S * 2**tries))
+            time.sleep(error.refusal.pause_s(LIST_WAIT_S * 2**tries))
         else:
             if patience is not None:
                 patience.answered()

@@ -191,7 +191,7 @@ class Launcher:
         # The last try is at the end of the time.
         wait_s = min(uniform(longest_s / 2, longest_s), left_s)
         pending.waits += 1
-        pending.due_s = now_s + max(refusal.retry_after_s or 0.0, wait_s)
+        pending.due_s = now_s + refusal.pause_s(wait_s, left_s)
         return True
 
     def _record(self, result: LaunchResult) -> None:

@@ -18,6 +18,8 @@ __all__ = ["RENEWALS_PER_LEASE", "RENEWAL_S_MAX", "Leases", "lease_within"]
 RENEWALS_PER_LEASE = 3
 #: Timeout of one renewal. A failed one is not retried before the next is due.
 RENEWAL_S_MAX = 10.0
+#: Timeout of the question whether a gateway answers. Leases must be renewed in time meanwhile.
+ANSWER_S_MAX = 5.0
 
 
 def lease_within(room_s: float, longest_s: int, least_s: float = 0.0) -> int:
@@ -75,6 +77,15 @@ class Leases:
     def unseen_s(self, name: str) -> float:
         """Return how long ago a machine was surely alive [s]; infinite if that is unknown."""
         return self._clock() - self._seen_s.get(name, float("-inf"))
+
+    def answers(self, name: str) -> bool:
+        """Ask a gateway for a sign of life, and return whether it gave one."""
+        try:
+            self._client_of(name).version(ANSWER_S_MAX)
+        except (KeyError, GatewayError):
+            return False
+        self._seen_s[name] = self._clock()
+        return True
 
     def renew(self, names: Collection[str], lease_s: int) -> None:
         """Renew leases concurrently. Only the first of consecutive failures of a machine is reported."""

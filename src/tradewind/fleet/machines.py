@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.errors import TradewindError
 from tradewind.fleet.boots import BootRecorder
-from tradewind.fleet.calls import LAUNCH_S, InFlight
+from tradewind.fleet.calls import LAUNCH_S, InFlight, each_of
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.launching import Launcher, other_type
@@ -60,6 +60,8 @@ class FleetMachines:
         self.charges = Charges(fleet_id, journal, meter, leases, self.boots, states_prices=settings.states_prices)
         self._fleet_id, self._provider, self._journal, self._settings = fleet_id, provider, journal, settings
         self._leases, self._addresses, self._taken = leases, addresses, taken
+        #: Machines that were dead when they were last looked at, and are charged no more.
+        self._uncharged: set[str] = set()
         self._ended, self._hurried, self._dismiss, self._report = ended, hurried, dismiss, report
         self._liveness = Liveness(fleet_id, provider, self.in_flight, leases, self.boots)
         self._ordering = Orders(fleet_id, settings)
@@ -221,10 +223,18 @@ class FleetMachines:
         terminate_each(self._provider, [(unready, 0.0), (ready, grace_s)], self.in_flight, note, patience)
 
     def charge_dead(self) -> None:
-        """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most."""
+        """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most.
+
+        A list may omit a machine for a while. One whose gateway answers is charged all the same.
+        """
         with suppress(TradewindError, OSError):
-            for name, ended in self.dead().items():
-                self.charges.ended(name, ended.ended_unix_s if ended else None)
+            dead = self.dead()
+            unlisted = [name for name, ended in dead.items() if ended is None and name not in self._uncharged]
+            answers = dict(zip(unlisted, each_of(unlisted, self._leases.answers), strict=True))
+            for name, ended in dead.items():
+                if not answers.get(name, False):
+                    self.charges.ended(name, ended.ended_unix_s if ended else None)
+            self._uncharged = {name for name in dead if not answers.get(name, False)}
 
     def _settle(self, names: Collection[str]) -> None:
         """Wait until the provider lists the machines whose launch was not answered."""

@@ -53,7 +53,7 @@ class Patience:
         if is_hurried:
             time.sleep(wait_s)
         else:
-            self._hurried.wait(max(refusal.retry_after_s or 0.0, wait_s))
+            self._hurried.wait(refusal.pause_s(wait_s, left_s))
         return True
 
     def answered(self) -> None:

@@ -62,6 +62,8 @@ ANY_TYPE = "any"
 
 RefusalKind = Literal["permission", "quota", "capacity", "throttled", "bad request", "transient"]
 Role = Literal["source", "relay", "sink", "probe"]
+#: Longest wait between a few attempts, whatever wait the provider asks for.
+PAUSE_S_MAX = 20.0
 #: Beginnings of an action that describes something else than a permission, such as a login.
 _PHRASES = ("a ", "an ", "the ", "valid ", "`")
 
@@ -77,6 +79,13 @@ class Refusal:
     """The missing permission, such as `ec2:CreateFleet`, or another need, such as `a sign-in to …`."""
     retry_after_s: float | None = None
     """For `throttled`: the wait that the provider asks for."""
+
+    def pause_s(self, least_s: float, most_s: float | None = None) -> float:
+        """Return the wait before the next attempt: that of the provider, from `least_s` to `most_s`.
+
+        Providers may ask for hours, for which machines would run. Without `most_s` it is PAUSE_S_MAX at most.
+        """
+        return max(least_s, min(self.retry_after_s or 0.0, PAUSE_S_MAX if most_s is None else most_s))
 
     @property
     def lacks_permission(self) -> bool:

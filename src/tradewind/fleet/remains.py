@@ -91,7 +91,7 @@ def _left(provider: Accountable, fleet_id: str, in_flight: InFlight) -> Sequence
         except CallRefused as error:
             if error.refusal.kind not in ("throttled", "transient") or looks == LOOKS_MAX - 1:
                 raise
-            time.sleep(max(error.refusal.retry_after_s or 0.0, LOOK_WAIT_S))
+            time.sleep(error.refusal.pause_s(LOOK_WAIT_S))
     raise AssertionError("the last look returns or raises")
 
 

@@ -65,7 +65,7 @@ class FleetRules:
                     return
                 if error.refusal.kind not in ("throttled", "transient") or tries == TRIES_MAX - 1:
                     raise
-                time.sleep(max(error.refusal.retry_after_s or 0.0, WAIT_S * 2**tries))
+                time.sleep(error.refusal.pause_s(WAIT_S * 2**tries))
 
     def delete(self) -> None:
         """Delete the rules. One that does not exist is not an error. Both are tried, even if one fails."""
@@ -104,7 +104,7 @@ def delete_rule(api: ComputeApi, name: str) -> None:
         except CallRefused as error:
             if error.refusal.kind not in ("throttled", "transient") or tries == TRIES_MAX - 1:
                 raise
-            time.sleep(max(error.refusal.retry_after_s or 0.0, WAIT_S * 2**tries))
+            time.sleep(error.refusal.pause_s(WAIT_S * 2**tries))
 
 
 def rule_leftovers(api: ComputeApi) -> list[Leftover]:

@@ -58,8 +58,9 @@ __all__ = ["AwsProvider", "connect"]
 
 #: Time that a launch waits for the addresses of new machines, which the firewall needs. `machines` tries again.
 ADDRESS_S, LOOK_AGAIN_S = 15.0, 0.5
-#: A list may not show an instance for this time after its launch. It is far above `settles_s`.
-FRESH_S = 60.0
+#: A list may not show an instance for this time after its launch, or after another list has shown it. It is far above
+#: `settles_s`, and above twice the time between the looks of a running fleet.
+FRESH_S = 150.0
 LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
 VOLUME, GROUP = "vol-", "sg-"
 
@@ -89,7 +90,7 @@ class AwsProvider:
         self._admitting = threading.Lock()
         #: Times and results of the latest looks at machines, by id.
         self._looks: dict[str, tuple[float, str | None]] = {}
-        #: Machines that this object launched lately, by id.
+        #: Machines that this object launched lately, or that a list showed lately as living, by id.
         self._fresh: dict[str, tuple[float, Machine]] = {}
 
     def document(self) -> dict[str, Any]:
@@ -327,7 +328,13 @@ class AwsProvider:
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
         machines = (machine_of(region, instance, self._settings) for instance in instances(self._api, region, filters))
-        return [machine for machine in machines if FLEET_TAG in machine.tags]
+        found = [machine for machine in machines if FLEET_TAG in machine.tags]
+        for machine in found:
+            if machine.ended:
+                self._fresh.pop(machine.id, None)
+            else:
+                self._fresh[machine.id] = time.monotonic(), machine
+        return found
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Terminate instances, one call per region, and delete groups of fleets that have no instance any more.
@@ -359,12 +366,17 @@ class AwsProvider:
         try:
             known = self._ours_among(region, instances)
             living = {one.id.partition("/")[2]: one for one in known if not one.ended}
-            if living:
-                self._api.ec2(region, "terminate_instances", InstanceIds=sorted(living))
+            refusals = self._end_all(region, sorted(living))
             ended_s = time.time()
+            answers = {
+                one.id: Ended(one.id, refusal=refusals[name])
+                if (name := one.id.partition("/")[2]) in refusals
+                else Ended(one.id, one.ended_unix_s if one.ended else ended_s)
+                for one in known
+            }
+            known = [one for one in known if answers[one.id].refusal is None]
             if self._settings.end_role is not None:
                 each_of(known, lambda one: forget_end(self._api, region, one.id.partition("/")[2]))
-            answers = {one.id: Ended(one.id, one.ended_unix_s if one.ended else ended_s) for one in known}
         except CallRefused as error:
             answers = {f"{region}/{name}": Ended(f"{region}/{name}", refusal=error.refusal) for name in instances}
             known = []
@@ -372,11 +384,32 @@ class AwsProvider:
             if name.startswith((VOLUME, GROUP)):
                 answers[f"{region}/{name}"] = self._remove(region, name)
         fleets = {one.tags[FLEET_TAG] for one in known}
-        ended_now = {one.tags[FLEET_TAG] for one in living.values()}
+        ended_now = {one.tags[FLEET_TAG] for one in known if not one.ended}
         for fleet_id in fleets:
             # A replacement of a machine that ended by itself must not wait until its network interface is gone.
             self._drop_group(fleet_id, region, DELETE_S if fleet_id in ended_now else 0.0)
         return answers, fleets
+
+    def _end_all(self, region: str, names: Sequence[str]) -> dict[str, Refusal]:
+        """End living instances of ours. Return why some could not be ended, by name.
+
+        Amazon may refuse a request because of one of its instances, such as one that is protected. Each is then ended
+        by a request of its own.
+        """
+        if not names:
+            return {}
+        try:
+            self._api.ec2(region, "terminate_instances", InstanceIds=list(names))
+        except CallRefused as error:
+            if len(names) == 1 or error.refusal.kind not in ("bad request", "permission", "transient"):
+                return dict.fromkeys(names, error.refusal)
+            refusals: dict[str, Refusal] = {}
+            for of_one in each_of(names, lambda name: self._end_all(region, [name])):
+                refusals |= of_one
+            return refusals
+        for name in names:
+            self._fresh.pop(f"{region}/{name}", None)
+        return {}
 
     def _ours_among(self, region: str, names: Sequence[str]) -> list[Machine]:
         """Return those instances that are ours, also the ended ones and those that lists do not show yet.
