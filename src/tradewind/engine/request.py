@@ -53,6 +53,8 @@ UrlOrPath = str | os.PathLike[str]
 Via = Literal["local", "sky", "fleet", "auto"]
 #: Maximum destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
+#: Maximum sources that a message names.
+SOURCES_NAMED_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,8 @@ def _of_several(
         raise UsageError("--files-from names objects of one source", hint="name one SRC")
     for end in ends:
         if not end.is_directory:
-            raise UsageError(f"{end}: several sources need a directory as destination", hint=f"write {end}/")
+            named = ", ".join(map(str, starts[:SOURCES_NAMED_MAX])) + (", …" if len(starts) > SOURCES_NAMED_MAX else "")
+            raise UsageError(f"{end}: several sources ({named}) need a directory as destination", hint=f"write {end}/")
     holder, selection = several_sources(starts, recursive=options.recursive, object_filter=options.filter)
     targets = tuple(Target(*directory_place(end, access)) for end, access in zip(ends, reached, strict=True))
     return directory_place(holder, options.source)[0], selection, targets
