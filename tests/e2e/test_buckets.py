@@ -67,6 +67,15 @@ def test_a_bucket_is_made_used_and_removed_only_when_empty(
     command.run("rb", "-y", url, *access).expect(3)
 
 
+def test_mb_and_rb_print_json(place: Callable[[str], Place], command: Command) -> None:
+    there = place("gcs")
+    access, url = there.flags("src"), f"{root(account_of(there))}made-{secrets.token_hex(6)}"
+    made = command.run("mb", "--json", url, *access, *project(there)).expect(0)
+    assert json.loads(made.stdout) == {"url": url, "verdict": "made"}
+    removed = command.run("rb", "--json", "-y", url, *access).expect(0)
+    assert json.loads(removed.stdout) == {"url": url, "verdict": "removed"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["versitygw", "azure"])
 def test_a_bucket_that_exists_is_not_made(place: Callable[[str], Place], command: Command, kind: str) -> None:

@@ -67,9 +67,10 @@ def test_a_server_without_tls_is_reported_at_once(command: Command, s3: S3Place,
 
 def test_a_ceiling_on_bytes_is_reported_with_the_volume_to_move(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--max-bytes", "15B").expect(8)
-    assert re.search(
-        "error: (at least 20|at least 30|30) bytes would be moved, but --max-bytes allows 15\n", done.stderr
+    said = (
+        "error: (at least 20|at least 30|30) bytes would be moved, but --max-bytes allows 15\nhint: raise --max-bytes\n"
     )
+    assert re.search(said, done.stderr)
 
 
 def test_no_filter_is_recommended_for_a_named_object(command: Command, tree: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.engine.aws_profile import refuse_unknown_profile, s3_endpoint
-from tradewind.engine.request import directory_place
+from tradewind.engine.store_places import directory_place
 from tradewind.errors import UsageError
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tradewind.engine import aws_profile, sides
-from tradewind.engine.request import store_spec
+from tradewind.engine.store_places import store_spec
 from tradewind.errors import UsageError
 from tradewind.model.region import Region
 from tradewind.model.store import Access

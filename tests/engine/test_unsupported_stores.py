@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.request import store_spec
+from tradewind.engine.store_places import store_spec
 from tradewind.errors import UrlError, UsageError
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url

@@ -74,6 +74,8 @@ pub enum Task {
         /// Google Cloud project that it gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
+        /// Print one JSON object.
+        json: bool,
     },
     /// Removes a bucket or container that is empty.
     RemoveBucket {
@@ -81,7 +83,7 @@ pub enum Task {
         store: StoreSpec,
         /// Delete its objects first.
         force: bool,
-        /// Print NDJSON for each deleted object.
+        /// Print NDJSON.
         json: bool,
     },
     /// Prints what the store states about one object.

@@ -9,7 +9,9 @@ from tradewind.engine.tasks import become_check
 from tradewind.errors import UsageError
 
 USAGE = "[OPTION]… SRC DST"
-HELP = "Compare two trees without changing them, and name all missing, extra and different objects (exit code 6)."
+HELP = """\
+Compare two trees without changing them, and name all missing, extra and different objects (exit code 6). Objects below
+a directory that cannot be listed at the other side cannot be compared: they are named as failed."""
 EXAMPLES = """\
   tradewind check /data s3://bucket/data
   tradewind check s3://bucket/data gs://other/data --read     # reads both sides of every object

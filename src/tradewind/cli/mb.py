@@ -26,4 +26,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Make the bucket."""
-    become_new_bucket(args.gateway, args.url, access(args, "src"), args.project, quiet=args.quiet)
+    become_new_bucket(args.gateway, args.url, access(args, "src"), args.project, as_json=args.json, quiet=args.quiet)

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any, NoReturn
 
-from tradewind.engine.request import store_spec
+from tradewind.engine.store_places import store_spec
 from tradewind.engine.tasks import BUCKET_NAME, become, parse_place
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
@@ -40,13 +40,16 @@ def become_bucket_listing(
     become(gateway, {"task": "buckets", "store": store, **_named(project), "long": long, "json": as_json}, quiet=quiet)
 
 
-def become_new_bucket(gateway: str | None, url: str, access: Access, project: str | None, *, quiet: bool) -> NoReturn:
+def become_new_bucket(
+    gateway: str | None, url: str, access: Access, project: str | None, *, as_json: bool, quiet: bool
+) -> NoReturn:
     """Make a bucket. `project` is for Google Cloud. Raises UsageError, GatewayError."""
     place = _bucket(url)
     if place.kind == "gs":
         project = _project(project, "makes buckets in a project")
     store = to_document(store_spec(place.root, place, access))
-    become(gateway, {"task": "make_bucket", "store": store, **_named(project)}, mute=quiet, quiet=quiet)
+    task = {"task": "make_bucket", "store": store, **_named(project), "json": as_json}
+    become(gateway, task, mute=quiet and not as_json, quiet=quiet)
 
 
 def become_bucket_removal(

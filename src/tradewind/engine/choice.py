@@ -10,8 +10,9 @@ import os
 from typing import TYPE_CHECKING
 
 from tradewind.engine.passage import why_not_by_itself
-from tradewind.engine.request import place_texts, store_spec
+from tradewind.engine.request import place_texts
 from tradewind.engine.sides import Side, find_regions
+from tradewind.engine.store_places import store_spec
 from tradewind.errors import UsageError
 from tradewind.model.event import is_copied_by_store
 from tradewind.model.goal import Deadline, Goal, MinThroughput

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tradewind.engine.patterns import Pattern, fixed_folder, is_all
-from tradewind.engine.request import directory_place, object_place
 from tradewind.engine.sources import opened_list
+from tradewind.engine.store_places import directory_place, object_place
 from tradewind.engine.tasks import become, find_gateway, parse_place, refuse_file
 from tradewind.errors import SomeObjectsFailed, SourceNotFound, TransferError, Unavailable, UsageError
 from tradewind.model.document import to_document

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Literal
 
-from tradewind.engine.request import directory_place, object_place
+from tradewind.engine.store_places import directory_place, object_place
 from tradewind.errors import GatewayError
 from tradewind.model.guest import GUEST
 from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Target

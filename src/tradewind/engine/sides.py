@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from tradewind.engine.request import store_spec
+from tradewind.engine.store_places import store_spec
 from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.gateway.task import ask_task
 from tradewind.model.document import to_document

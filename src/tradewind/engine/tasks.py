@@ -14,15 +14,8 @@ from typing import Any, NoReturn
 
 from tradewind.engine.attributes import checked, checked_class, checked_lock
 from tradewind.engine.patterns import Existence, Pattern, gateway_existence, pattern_of
-from tradewind.engine.request import (
-    Options,
-    directory_place,
-    listing_place,
-    object_place,
-    refuse_remote_name,
-    resolve,
-    store_spec,
-)
+from tradewind.engine.request import Options, refuse_remote_name, resolve
+from tradewind.engine.store_places import directory_place, listing_place, object_place, store_spec
 from tradewind.errors import SourceNotFound, Unavailable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import (

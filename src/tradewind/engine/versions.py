@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from tradewind.engine.patterns import Pattern
-from tradewind.engine.request import directory_place, object_place
+from tradewind.engine.store_places import directory_place, object_place
 from tradewind.engine.tasks import become, find_gateway, parse_place
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document

@@ -69,11 +69,25 @@ fn print(bucket: &BucketInfo, account: &str, form: Form, streams: &mut Streams) 
 pub(super) async fn make(
     config: &StoreConfig,
     project: Option<&str>,
+    json: bool,
     policy: RetryPolicy,
     streams: &mut Streams,
 ) -> TaskResult {
     policy.run("make", &config.url, || make_bucket(config, project)).await?;
-    Ok(writeln!(streams.data, "made {}", config.url)?)
+    print_verdict("made", &config.url, json, streams)
+}
+
+fn print_verdict(verdict: &'static str, url: &str, json: bool, streams: &mut Streams) -> TaskResult {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        url: &'a str,
+        verdict: &'static str,
+    }
+    match json {
+        true => streams.json_line(&Line { url, verdict })?,
+        false => writeln!(streams.data, "{verdict} {url}")?,
+    }
+    Ok(())
 }
 
 /// What remains if a listing still has objects.
@@ -100,10 +114,7 @@ pub(super) async fn remove(
     require_empty(store.as_ref(), policy).await.map_err(|error| remain(error, NEW_OBJECTS))?;
     let removed = policy.run("remove", &config.url, || remove_bucket(config)).await;
     removed.map_err(|error| remain(error, UNLISTED))?;
-    if !json {
-        writeln!(streams.data, "removed {}", config.url)?;
-    }
-    Ok(())
+    print_verdict("removed", &config.url, json, streams)
 }
 
 /// Fails if the bucket holds an object, also one written while others were deleted: Azure removes a container with all

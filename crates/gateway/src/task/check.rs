@@ -5,6 +5,7 @@ use super::folders::{folder_of, no_directory, nothing_in, object_instead};
 use super::refused::Refused;
 use super::streams::Streams;
 use super::text::{escaped, one_line};
+use super::unlisted::Unlisted;
 use crate::failure::{counted, object_url};
 use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
 use crate::lead::join::{Join, JoinError, Joined, Side};
@@ -178,26 +179,38 @@ impl Check {
         sender: &mpsc::Sender<Finding>,
     ) -> TaskResult {
         let mut batch = Vec::with_capacity(BATCH_PAIRS_MAX);
+        let mut unlisted = [Unlisted::default(), Unlisted::default()];
         while let Some(step) = join.next().await.map_err(|failed: JoinError| self.failed_listing(failed))? {
             match step {
                 Joined::Source { object, mut matches } => {
                     let name = self.name_of(0, &object);
-                    if selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
-                        batch.push((name, object, matches.pop().flatten()));
-                    } else {
+                    let theirs = matches.pop().flatten();
+                    if !selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
                         self.excluded.fetch_add(1, Ordering::Relaxed);
+                    } else if theirs.is_none()
+                        && let Some(error) = unlisted[1].above(&name)
+                    {
+                        send(sender, Finding::Failed(name, error.clone())).await?;
+                    } else {
+                        batch.push((name, object, theirs));
                     }
                 }
                 Joined::Extra { object, .. } => {
                     let name = self.name_of(1, &object);
                     if !self.one_way && selector.takes(&name, object.size_bytes, object.modified_unix_ms) {
-                        send(sender, Finding::Extra(name)).await?;
+                        let finding = match unlisted[0].above(&name) {
+                            Some(error) => Finding::Failed(name, error.clone()),
+                            None => Finding::Extra(name),
+                        };
+                        send(sender, finding).await?;
                     } else {
                         self.passed_over.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 Joined::Refused { side, error } => {
+                    let side = usize::from(side != Side::Source);
                     if !self.is_left_out(selector, side, &error) {
+                        unlisted[side].add(self.name_of_refused(side, &error), &error);
                         send(sender, Finding::Refused(error)).await?;
                     }
                 }
@@ -222,10 +235,13 @@ impl Check {
     }
 
     /// Returns whether the rules leave out an entry that cannot be listed.
-    fn is_left_out(&self, selector: &Selector, side: Side, error: &Error) -> bool {
-        let (store, prefix) = &self.sides[usize::from(side != Side::Source)];
-        let root = object_url(store.as_ref(), prefix);
-        error.url.strip_prefix(&root).is_some_and(|name| selector.leaves_out_refused(name, error))
+    fn is_left_out(&self, selector: &Selector, side: usize, error: &Error) -> bool {
+        self.name_of_refused(side, error).is_some_and(|name| selector.leaves_out_refused(name, error))
+    }
+
+    fn name_of_refused<'a>(&self, side: usize, error: &'a Error) -> Option<&'a str> {
+        let (store, prefix) = &self.sides[side];
+        error.url.strip_prefix(&object_url(store.as_ref(), prefix))
     }
 
     fn name_of(&self, side: usize, object: &ObjectInfo) -> String {

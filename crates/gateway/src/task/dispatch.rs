@@ -61,7 +61,9 @@ pub(super) async fn dispatch(
             let account = Account::open(&config_of(&store), project)?;
             buckets::list(&account, list::Form::of(long, false, json), prompt, streams).await
         }
-        MakeBucket { store, project } => buckets::make(&config_of(&store), project.as_deref(), prompt, streams).await,
+        MakeBucket { store, project, json } => {
+            buckets::make(&config_of(&store), project.as_deref(), json, prompt, streams).await
+        }
         RemoveBucket { store, force, json } => {
             buckets::remove(&config_of(&store), open(&store)?, force, json, policy, streams).await
         }

@@ -26,6 +26,7 @@ mod rm_versions;
 mod stat;
 mod streams;
 mod text;
+mod unlisted;
 
 pub use error::TaskError;
 pub use streams::{Streams, Talk};

@@ -303,6 +303,27 @@ async fn check_one_way_ignores_extra_objects() {
     run_task(with(check(&source, "", &destination, ""), json!({"one_way": true}))).await.ok();
 }
 
+#[tokio::test]
+async fn check_compares_nothing_below_a_directory_that_cannot_be_listed() {
+    let names = ["a", "d/loop/x", "d/loop/y/z", "d/loop1", "e"];
+    let (unlistable, whole) = (DirectoryTree::with(&[("a", b"1"), ("e", b"1")]), DirectoryTree::new());
+    names.iter().for_each(|name| whole.write(name, b"1"));
+    std::fs::create_dir(unlistable.path("d")).unwrap();
+    std::os::unix::fs::symlink("..", unlistable.path("d/loop")).unwrap();
+    for (from, to, other) in [(&unlistable, &whole, "extra"), (&whole, &unlistable, "missing")] {
+        let follow = |tree: &DirectoryTree| with(json!(tree.spec()), json!({"follow_symlinks": true}));
+        let sides = json!({"source": follow(from), "destination": follow(to)});
+        let ended = run_task(with(check(from, "", to, ""), sides)).await;
+        let lines = ended.json_lines();
+        let found: Vec<_> =
+            lines.iter().filter_map(|line| Some((line["kind"].as_str()?, line["name"].as_str()?))).collect();
+        assert_eq!(found, [("failed", "d/loop/x"), ("failed", "d/loop/y/z"), (other, "d/loop1")]);
+        assert!(lines[0]["detail"].as_str().unwrap().contains("leads back"), "{}", lines[0]);
+        assert_eq!((ended.code, lines.last().unwrap()["summary"]["same"].as_u64()), (6, Some(2)));
+        assert!(ended.talk.text().contains("the trees differ in 1 name"), "{}", ended.talk.text());
+    }
+}
+
 const NAMES: [&str; 7] = ["a", "a.b", "b/a", "b!/x", "c/d/e", "c/d/ü g", "z"];
 
 fn any_tree() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {

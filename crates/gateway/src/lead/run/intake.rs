@@ -46,8 +46,13 @@ pub(super) enum Admitted {
     Nothing,
     /// Its transfer can begin.
     Transfer(Box<ObjectTransfer>),
-    /// It would exceed a ceiling. The string says which.
-    OverCeiling(String),
+    /// It would exceed a ceiling.
+    OverCeiling {
+        /// What would be moved, and what the user allows.
+        message: String,
+        /// How to allow more.
+        hint: &'static str,
+    },
 }
 
 impl Intake {
@@ -106,8 +111,8 @@ impl Intake {
             recorder.object_failed(&item, &failure, 0).await;
             return Ok(Admitted::Nothing);
         }
-        if let Some(message) = self.over_ceiling(recorder) {
-            return Ok(Admitted::OverCeiling(message));
+        if let Some(over_ceiling) = self.over_ceiling(recorder) {
+            return Ok(over_ceiling);
         }
         match item.twin {
             _ if self.context.job.dry_run => self.would_copy(&item, recorder),
@@ -117,7 +122,7 @@ impl Intake {
         Ok(Admitted::Nothing)
     }
 
-    fn over_ceiling(&self, recorder: &Recorder) -> Option<String> {
+    fn over_ceiling(&self, recorder: &Recorder) -> Option<Admitted> {
         let job = &self.context.job;
         let ceiling = job.listed_bytes_max()?;
         let total = recorder.tally.bytes_total();
@@ -125,9 +130,13 @@ impl Intake {
             return None;
         }
         let least = if recorder.tally.listed { "" } else { "at least " };
-        let option = if job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
+        let (option, hint) = match job.ceiling_bytes == Some(ceiling) {
+            true => ("--max-bytes", "raise --max-bytes"),
+            false => ("--max-cost", "raise --max-cost"),
+        };
         let total = counted(total, "byte", "bytes");
-        Some(format!("{least}{total} would be moved, but {option} allows {ceiling}"))
+        let message = format!("{least}{total} would be moved, but {option} allows {ceiling}");
+        Some(Admitted::OverCeiling { message, hint })
     }
 
     fn would_copy(&self, item: &WorkItem, recorder: &Recorder) {

@@ -403,9 +403,7 @@ impl Run {
         match admitted {
             Admitted::Nothing => {}
             Admitted::Transfer(transfer) => self.dispatcher.add(transfer),
-            Admitted::OverCeiling(message) => {
-                self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
-            }
+            Admitted::OverCeiling { message, hint } => self.stop(Outcome::Ceiling, Some(message), Some(hint)),
         }
     }
 
