@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RELEASE := $(CARGO_TARGET_DIR)/release
 CONSOLE := src/tradewind/service/static
 # The profile of the programs: libraries are compiled once for both.
-RUST_TESTS := cargo test --release --workspace --locked --quiet
+RUST_TESTS := cargo test --release --workspace --locked --quiet --no-fail-fast
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
 UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
 # Tests mostly wait for timers, links and processes, so several can share one processor.
