@@ -18,7 +18,7 @@ from tests.service.server import Server, until
 
 ARN = "arn:aws:iam::123456789012:user/operator"
 WORDS = f"User: {ARN} is not authorized to perform: s3:PutObject (with an explicit deny)"
-#: What no tenant may read: the account, and where the operator's store is.
+#: Words that no tenant may read: the account, and where the operator's store is.
 SECRETS = ("123456789012", "operator (", "127.0.0.1", "localhost")
 
 

@@ -1,4 +1,4 @@
-"""What tenants read of errors of the operator's own keys: codes, and no words, addresses or places of keys."""
+"""Errors of the operator's own keys, as tenants read them: codes, and no words, addresses or places of keys."""
 
 from __future__ import annotations
 
@@ -74,6 +74,16 @@ def test_parts_of_a_run_are_told_without_words() -> None:
         "notices": ["put s3://b/k: AccessDenied, HTTP 403"],
         "moved_bytes": 3,
     }
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path, end: bytes) -> None:
+    """A killed process may leave one. The receipt needs the digest of the list all the same."""
+    kept = b'{"source":"s3://b/k","verdict":"copied"}\n'
+    cut = b'{"source":"x","verdict":"failed","message":"put s3://b/k: ' + AMAZON.encode()
+    path = tmp_path / "objects.jsonl"
+    path.write_bytes(kept + cut + end)
+    assert b"".join(object_list_blocks(str(path), hides_words=True)) == kept
 
 
 def test_the_list_of_objects_is_told_line_by_line_and_else_as_it_is(tmp_path: Path) -> None:

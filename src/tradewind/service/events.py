@@ -125,8 +125,8 @@ async def event_stream(
     """Yield the events of a job after the cursor, and each new one, until the job has ended.
 
     With `hides_words`, those of stores are left out. `is_allowed` is asked every STREAM_CHECK_S whether the reader may
-    still read; it may block. Streams that were opened
-    together, such as after a restart, are not checked together: all others would wait.
+    still read; it may block. Streams that were opened together, such as after a restart, are not checked together: all
+    others would wait.
     """
     with _left(leave), watch.following(job_id) as changed:
         reader, spoke_s = _Reader(queue, engine, job_id, cursor, hides_words=hides_words), time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any
 from tradewind.engine.receipt import carried_of
 from tradewind.model.codec import OFF
 from tradewind.service.jobs import JobRow
+from tradewind.service.limits import OBJECT_LINE_BYTES_MAX
 from tradewind.service.tables import ENDED
 from tradewind.service.told import told_document, told_line
 
@@ -96,7 +97,7 @@ def object_list_blocks(path: str, *, hides_words: bool) -> Iterator[bytes]:
             if not hides_words:
                 yield block
                 continue
-            yield b"".join(map(told_line, (block + content.readline()).splitlines(keepends=True)))
+            yield b"".join(map(told_line, (block + content.readline(OBJECT_LINE_BYTES_MAX)).splitlines(keepends=True)))
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What tenants read of runs that used the operator's own keys.
+"""The messages that tenants read about runs with the operator's own keys.
 
 Stores name the account of a key in their words, such as the user of Amazon or the service account of Google, and the
 engine names where the operator's store is and where its keys were found. A tenant reads the store's code and status
@@ -24,7 +24,7 @@ _STORE = r"(?:s3|gs|az|r2)://"
 _BEFORE = rf"(.*?{_STORE}.*?: |.*?: |)"
 #: An answer with words: they may contain anything, so all before the last code goes.
 _ANSWER = re.compile(rf"{_BEFORE}.*\(([^\s()]{{1,100}})\), HTTP (\d{{3}})\b.*", re.DOTALL)
-#: What follows the status: the request's id, and where the keys were found.
+#: The end of a message, after the status: the request's id, and where the keys were found.
 _AFTER_STATUS = re.compile(r"(, HTTP \d{3})\b.*", re.DOTALL)
 _KEYS, _KEYS_OF = re.compile(r"no credentials: .*", re.DOTALL), re.compile(r"; credentials: .*", re.DOTALL)
 _SETTINGS = re.compile(rf"\b(open {_STORE}.*?: ).*", re.DOTALL)
@@ -81,9 +81,15 @@ def told_document(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def told_line(line: bytes) -> bytes:
-    """Return a line of the list of objects with what a tenant may read; a line without a message as it is."""
+    """Return a line of the list of objects with what a tenant may read; a line without a message as it is.
+
+    One that was cut short, such as by `kill -9`, is left out: nobody can tell which words it has.
+    """
     if b'"message"' not in line:
         return line
-    document = json.loads(line)
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return b""
     told = told_document(document)
     return line if told == document else json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -48,7 +48,7 @@ pub(super) enum Admitted {
     Transfer(Box<ObjectTransfer>),
     /// It would exceed a ceiling.
     OverCeiling {
-        /// What would be moved, and what the user allows.
+        /// The bytes that would be moved, and the user's ceiling.
         message: String,
         /// How to allow more.
         hint: &'static str,
