@@ -11,7 +11,9 @@ CONSOLE := src/tradewind/service/static
 # The profile of the programs: libraries are compiled once for both.
 RUST_TESTS := cargo test --release --workspace --locked --quiet --no-fail-fast
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
-UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profile.release.package.tradewind-$(crate).opt-level=0)
+# The simulations of `wire` take seven times as long as with level 1, more than that saves.
+UNOPTIMISED := $(foreach crate,contract gateway split store,--config profile.release.package.tradewind-$(crate).opt-level=0) \
+  --config profile.release.package.tradewind-wire.opt-level=1
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 6
 # The files with tests of a marker. To collect the others, each worker would need several seconds.
@@ -63,6 +65,8 @@ demo: setup ## Race a planned overlay against the direct path (root; else five l
 demo-cloud: setup ## Rent machines of emulated clouds (root), kill one during a transfer from AWS to Google Cloud, leave nothing
 	$(BIN)/tradewind demo --cloud
 
+# numpy starts a thread for each processor, which costs each process of a test 40 ms. Tradewind multiplies no large matrices.
+test: export OPENBLAS_NUM_THREADS := 1
 test: setup ## Run all tests that are not slow; tests that measure run last
 	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests
 	$(BIN)/python -m tests.run -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1 $(call marked,alone)
