@@ -23,6 +23,8 @@ mod errors;
 mod files;
 #[path = "conformance/keys.rs"]
 mod keys;
+#[path = "conformance/links.rs"]
+mod links;
 #[path = "conformance/listing.rs"]
 mod listing;
 #[path = "conformance/memory.rs"]
