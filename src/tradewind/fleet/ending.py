@@ -24,6 +24,9 @@ __all__ = ["EndedFleet", "end_extra", "end_fleet", "list_machines", "terminate",
 #: them double from LIST_WAIT_S.
 LIST_TRIES_MAX = 3
 LIST_WAIT_S = 0.5
+#: Time after its launch for which a list may omit a machine that the provider has acknowledged. The documented time of
+#: a provider is shorter, but its lists are late at times.
+UNLISTED_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,12 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
         listed += _end_listed(provider, record.id, journal, in_flight, patience)
+        waits = patience.another()
+        while late := journal.may_be_unlisted(record.id, UNLISTED_S) - {machine.name for machine in listed}:
+            names = " and ".join(sorted(late))
+            if not waits.wait(f"end {names}", Refusal("transient", "the list of machines does not show what runs")):
+                break
+            listed += _end_listed(provider, record.id, journal, in_flight, patience)
     unlaunched = _unlaunched(journal, record.id, listed)
     journal.close(record.id)
     return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
@@ -187,6 +196,9 @@ def _end_listed(
     listed = list_machines(provider, fleet_id, in_flight)
     # If this process is killed before it closes the fleet, the next one must not take them for never launched.
     journal.listed(fleet_id, [machine.name for machine in listed])
+    names = {machine.id: machine.name for machine in listed}
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
+    terminate(
+        provider, list(names), STOP_S, in_flight, lambda ended: journal.ended(fleet_id, [names[ended.id]]), patience
+    )
     return list(listed)
