@@ -15,14 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from fastapi import Depends, Request
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.tables import tenants, tokens
+from tradewind.service.tables import audit, tenants, tokens
 
 __all__ = [
     "ANYBODY",
@@ -31,6 +31,7 @@ __all__ = [
     "Sender",
     "ensure_admin",
     "is_still_allowed",
+    "known_tokens",
     "needs",
     "new_token",
     "renew_admin",
@@ -175,6 +176,27 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
         return None
     scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
     return Sender(row["id"], row["tenant"], row["role"], scopes)
+
+
+def known_tokens(connection: Connection, tenant: str, sender: str) -> set[str]:
+    """Return the ids of the tokens whose secrets a sender has been shown, also through such tokens: by the audit log.
+
+    They were made, or have replaced another one.
+    """
+    found: set[str] = set()
+    asking = [(tenant, sender)]
+    while asking:
+        tenant, sender = asking.pop()
+        shown = select(audit.c.action, audit.c.target, audit.c.detail).where(
+            audit.c.tenant == tenant, audit.c.token == sender, audit.c.action.in_(("token.make", "token.rotate"))
+        )
+        for action, target, text in connection.execute(shown):
+            detail = json.loads(text)
+            token = target if action == "token.make" else detail.get("new")
+            if token is not None and token not in found:
+                found.add(token)
+                asking.append((detail.get("tenant", tenant), token))
+    return found
 
 
 def is_still_allowed(request: Request, scope: str) -> bool:
