@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from tradewind.errors import StateError, TradewindError, Unauthorised, UsageError
 from tradewind.fleet.given import AwsKey, GivenCredentials
@@ -300,14 +300,23 @@ def named_in_error(error: TradewindError | OSError, request: Mapping[str, Any]) 
     )
 
 
+def _may_submit(now_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a schedule may submit jobs: at a time, of its queue, or for events."""
+    is_counted_down = schedules.c.count.is_not(None) & (schedules.c.submitted >= schedules.c.count)
+    has_ended = schedules.c.end_unix_ms.is_not(None) & (schedules.c.end_unix_ms < now_ms)
+    has_events = (schedules.c.cron == "") & ~is_counted_down & ~has_ended
+    return schedules.c.next_unix_ms.is_not(None) | (schedules.c.queued != "[]") | has_events
+
+
 def _users(connection: Connection, tenant: str, name: str) -> str | None:
     """Return what uses a connection, for messages; None if nothing does."""
+    now_ms = database_unix_ms(connection)
     open_jobs = select(jobs.c.id, jobs.c.request).where(
         jobs.c.tenant == tenant, jobs.c.state.not_in(ENDED), jobs.c.request.contains('"connections"')
     )
     timed = select(schedules.c.id, schedules.c.request).where(
         schedules.c.tenant == tenant,
-        schedules.c.next_unix_ms.is_not(None),
+        _may_submit(now_ms),
         schedules.c.request.contains('"connections"'),
     )
     for what, query in (("job", open_jobs), ("schedule", timed)):
