@@ -181,22 +181,33 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
 def known_tokens(connection: Connection, tenant: str, sender: str) -> set[str]:
     """Return the ids of the tokens whose secrets a sender has been shown, also through such tokens: by the audit log.
 
-    They were made, or have replaced another one.
+    They were made, or have replaced another one. The log of each tenant is read once.
     """
+    shown: dict[str, dict[str, list[tuple[str, str]]]] = {}
     found: set[str] = set()
     asking = [(tenant, sender)]
     while asking:
         tenant, sender = asking.pop()
-        shown = select(audit.c.action, audit.c.target, audit.c.detail).where(
-            audit.c.tenant == tenant, audit.c.token == sender, audit.c.action.in_(("token.make", "token.rotate"))
-        )
-        for action, target, text in connection.execute(shown):
-            detail = json.loads(text)
-            token = target if action == "token.make" else detail.get("new")
-            if token is not None and token not in found:
-                found.add(token)
-                asking.append((detail.get("tenant", tenant), token))
+        if tenant not in shown:
+            shown[tenant] = _shown_tokens(connection, tenant)
+        fresh = [one for one in shown[tenant].get(sender, ()) if one[1] not in found]
+        found.update(token for _, token in fresh)
+        asking += fresh
     return found
+
+
+def _shown_tokens(connection: Connection, tenant: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the tokens that each sender of a tenant has been shown: their tenants and ids."""
+    query = select(audit.c.token, audit.c.action, audit.c.target, audit.c.detail).where(
+        audit.c.tenant == tenant, audit.c.action.in_(("token.make", "token.rotate"))
+    )
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for sender, action, target, text in connection.execute(query):
+        detail = json.loads(text)
+        token = target if action == "token.make" else detail.get("new")
+        if token is not None:
+            shown.setdefault(sender, []).append((detail.get("tenant", tenant), token))
+    return shown
 
 
 def is_still_allowed(request: Request, scope: str) -> bool:

@@ -90,11 +90,11 @@ def _revoked(connection: Connection, member_id: str, sender: Sender, now_ms: int
     Those with more rights than the sender's stay, and those of other tenants unless the sender may make such.
     """
     known = known_tokens(connection, sender.tenant, MEMBER_PREFIX + member_id)
-    found = select(tokens).where(tokens.c.id.in_(known), tokens.c.revoked_unix_ms.is_(None))
-    ids = [
-        row["id"]
-        for row in connection.execute(found.order_by(tokens.c.id)).mappings()
-        if (row["tenant"] == sender.tenant or "tenants" in sender.scopes) and has_rights_of(sender, row)
-    ]
-    connection.execute(update(tokens).where(tokens.c.id.in_(ids)).values(revoked_unix_ms=now_ms))
+    valid = select(tokens).where(tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now_ms)
+    if "tenants" not in sender.scopes:
+        valid = valid.where(tokens.c.tenant == sender.tenant)
+    rows = connection.execute(valid.order_by(tokens.c.id)).mappings().all()
+    ids = [row["id"] for row in rows if row["id"] in known and has_rights_of(sender, row)]
+    for token_id in ids:
+        connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=now_ms))
     return ids
