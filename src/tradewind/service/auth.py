@@ -22,10 +22,11 @@ from tradewind.model.records import dataclass
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.tables import audit, tenants, tokens
+from tradewind.service.tables import audit, members, tenants, tokens
 
 __all__ = [
     "ANYBODY",
+    "MEMBER_PREFIX",
     "ROLES",
     "SCOPES_OF_ROLE",
     "Sender",
@@ -35,6 +36,7 @@ __all__ = [
     "needs",
     "new_token",
     "renew_admin",
+    "require_not_revoked",
     "token_digest",
 ]
 
@@ -54,6 +56,8 @@ FIRST_TENANT = "default"
 #: Id of the admin token.
 ADMIN_ID = "admin"
 TOKEN_PREFIX = "tw1_"
+#: Senders with OIDC tokens have ids that begin so.
+MEMBER_PREFIX = "member-"
 TOKEN_BYTES = 32
 #: A complete token.
 _TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[A-Za-z0-9_-]{43}")
@@ -176,6 +180,20 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
         return None
     scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
     return Sender(row["id"], row["tenant"], row["role"], scopes)
+
+
+def require_not_revoked(connection: Connection, sender: Sender) -> None:
+    """Raise ApiProblem 401 if a sender's token was revoked, or the member blocked, while the request waited to write.
+
+    What outlives a token must not be made so: many requests may wait when it is revoked.
+    """
+    mine = tokens.c.id == sender.token, tokens.c.tenant == sender.tenant
+    query = select(tokens.c.revoked_unix_ms).where(*mine)
+    if sender.token.startswith(MEMBER_PREFIX):
+        member = sender.token.removeprefix(MEMBER_PREFIX)
+        query = select(members.c.blocked_unix_ms).where(members.c.tenant == sender.tenant, members.c.id == member)
+    if connection.execute(query).scalar() is not None:
+        raise ApiProblem(401, "the token was revoked just now", headers={"WWW-Authenticate": "Bearer"})
 
 
 def known_tokens(connection: Connection, tenant: str, sender: str) -> set[str]:

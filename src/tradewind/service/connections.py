@@ -19,7 +19,7 @@ from tradewind.fleet.given import AwsKey, GivenCredentials
 from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
-from tradewind.service.auth import Sender
+from tradewind.service.auth import Sender, require_not_revoked
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.down_stores import AskedStore
 from tradewind.service.endpoints import require_endpoint
@@ -115,6 +115,7 @@ class ConnectionBook:
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
         with self._database.write() as connection:
+            require_not_revoked(connection, sender)
             if self._row(connection, tenant, name) is not None:
                 raise ApiProblem(409, f"there is a connection {name}", hint="PUT its secret to replace that")
             count = select(func.count()).select_from(connections).where(connections.c.tenant == tenant)
@@ -129,6 +130,7 @@ class ConnectionBook:
     def replace(self, sender: Sender, name: str, secret: Mapping[str, Any]) -> Mapping[str, Any]:
         """Replace the secret of a connection. Runs that have begun keep the old one. Raises ApiProblem 404."""
         with self._database.write() as connection:
+            require_not_revoked(connection, sender)
             row = _required(self._row(connection, sender.tenant, name))
             values = {
                 "sealed": self._sealer.seal(json.dumps(secret), sender.tenant, _label(row)),

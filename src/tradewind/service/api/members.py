@@ -10,10 +10,9 @@ from sqlalchemy import Connection, select, update
 
 from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import has_rights_of
-from tradewind.service.auth import ROLES, Sender, known_tokens, needs
+from tradewind.service.auth import MEMBER_PREFIX, ROLES, Sender, known_tokens, needs
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import PAGE_DEFAULT
-from tradewind.service.members import MEMBER_PREFIX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import members, tokens
 
