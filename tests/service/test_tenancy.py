@@ -116,8 +116,12 @@ def test_a_refused_path_is_recorded_as_it_was_sent(server: Server) -> None:
     assert "DELETE /v1/tokens/a%00%0Ab" in [entry["target"] for entry in found]
 
 
-def test_requests_that_wait_while_their_token_is_revoked_make_nothing_that_outlives_it(server: Server) -> None:
-    """A thief who sends many requests at once would otherwise keep a token that was made just after the end of his."""
+@pytest.mark.parametrize("end", ["revoked_unix_ms = 1", "digest = 'that of another token'"])
+def test_requests_that_wait_while_their_token_ends_make_nothing_that_outlives_it(server: Server, end: str) -> None:
+    """A thief who sends many requests at once would otherwise keep a token that was made just after the end of his.
+
+    The token of the server gets another digest when it is replaced.
+    """
     with server.client() as admin:
         stolen, other = (admin.post("/v1/tokens", json={"role": "tenant_admin"}).json() for _ in range(2))
     secret = {"access_key_id": "key", "secret_access_key": "secret"}
@@ -137,7 +141,7 @@ def test_requests_that_wait_while_their_token_is_revoked_make_nothing_that_outli
         database.execute("BEGIN IMMEDIATE")
         sent = [pool.submit(thief.post, path, json=body) for path, body in bodies.items()]
         time.sleep(1.0)  # All wait to write by then. One that comes later is refused anyway.
-        database.execute("UPDATE tokens SET revoked_unix_ms = 1 WHERE id = ?", (stolen["id"],))
+        database.execute(f"UPDATE tokens SET {end} WHERE id = ?", (stolen["id"],))
         database.execute("COMMIT")
         assert [one.result().status_code for one in sent] == [401] * len(bodies)
 

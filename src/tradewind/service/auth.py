@@ -18,7 +18,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Connection, insert, select, update
 
 from tradewind.errors import UsageError
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
@@ -69,15 +69,16 @@ OTHERS = 0o077
 
 @dataclass(frozen=True)
 class Sender:
-    """The token that sent a request: its id, its tenant, its role, and its scopes.
+    """The token that sent a request: its id, its tenant, its role, its scopes, and its digest.
 
-    The id of an OIDC token is `member-` and the id of its member.
+    The id of an OIDC token is `member-` and the id of its member; it has no digest.
     """
 
     token: str
     tenant: str
     role: str
     scopes: frozenset[str]
+    digest: str | None = field(default=None, repr=False, compare=False)
 
 
 def new_token() -> str:
@@ -179,20 +180,19 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
     if row["expires_unix_ms"] is not None and row["expires_unix_ms"] <= row["now_unix_ms"]:
         return None
     scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
-    return Sender(row["id"], row["tenant"], row["role"], scopes)
+    return Sender(row["id"], row["tenant"], row["role"], scopes, row["digest"])
 
 
 def require_not_revoked(connection: Connection, sender: Sender) -> None:
-    """Raise ApiProblem 401 if a sender's token was revoked, or the member blocked, while the request waited to write.
+    """Raise ApiProblem 401 if a sender's token was revoked or replaced while the request waited, or the member blocked.
 
     What outlives a token must not be made so: many requests may wait when it is revoked.
     """
-    mine = tokens.c.id == sender.token, tokens.c.tenant == sender.tenant
-    query = select(tokens.c.revoked_unix_ms).where(*mine)
+    valid = select(tokens.c.id).where(tokens.c.digest == sender.digest, tokens.c.revoked_unix_ms.is_(None))
     if sender.token.startswith(MEMBER_PREFIX):
-        member = sender.token.removeprefix(MEMBER_PREFIX)
-        query = select(members.c.blocked_unix_ms).where(members.c.tenant == sender.tenant, members.c.id == member)
-    if connection.execute(query).scalar() is not None:
+        this = members.c.tenant == sender.tenant, members.c.id == sender.token.removeprefix(MEMBER_PREFIX)
+        valid = select(members.c.id).where(*this, members.c.blocked_unix_ms.is_(None))
+    if connection.execute(valid).first() is None:
         raise ApiProblem(401, "the token was revoked just now", headers={"WWW-Authenticate": "Bearer"})
 
 
