@@ -389,8 +389,9 @@ class FleetJournal:
         )
         return {name for (name,) in rows}
 
-    def may_be_unlisted(self, fleet_id: str, younger_s: float) -> set[str]:
-        """Return the machines that were launched in the last `younger_s`, and whose leases last. Raises StateError.
+    def may_be_unlisted(self, fleet_id: str, younger_s: float) -> dict[str, int]:
+        """Return the machines that were launched in the last `younger_s`, and whose leases last, each with the number
+        of machines that had its name so far. Raises StateError.
 
         The provider has acknowledged them, or they have answered. So they run, although a list may omit them.
         """
@@ -402,7 +403,8 @@ class FleetJournal:
             " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
             (fleet_id, self.unix_s(), younger_s, time.time()),
         )
-        return {name for name, is_leased in rows if is_leased}
+        names = [name for name, _, _ in self.lives(fleet_id)]
+        return {name: names.count(name) for name, is_leased in rows if is_leased}
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
