@@ -24,7 +24,8 @@ from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import InFlight, each_of
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.ending import end_extra, end_fleet
+from tradewind.fleet.journal import Attempt, FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
 from tradewind.fleet.providers.aws import AwsProvider
 from tradewind.fleet.remains import look_for_remains
@@ -233,6 +234,32 @@ def test_a_machine_that_vanishes_from_lists_is_ended_all_the_same(stage: AwsStag
     (ended,) = provider.terminate([launched.id])
     assert ended.refusal is None and ended.ended_unix_s is not None and stage.living() == []
     stage.cloud.set(hidden_s=0)
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_machine_that_no_list_shows_yet_is_ended_in_place_of_its_killed_client(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch, is_warm: bool
+) -> None:
+    """EC2 has acknowledged it, so it runs, and is billed until its lease expires. A warm fleet stays."""
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    monkeypatch.setattr(AwsProvider, "settles_s", 0.1)
+    provider, journal, fleet = stage.provider(), FleetJournal(stage.folder / "state"), f"unlisted-{is_warm}"
+    journal.open(fleet, "a test", provider.document(), {"one": REGION})
+    for attempt in range(2):
+        journal.launched(fleet, "one", REGION, 900)
+        (machine,) = launch(provider, order("one", fleet, key=f"{fleet}-{attempt}"))
+        journal.record_attempt(fleet, Attempt(time.time(), "one", REGION, "launched"))
+        if attempt == 0:  # The second machine has the name of one that has ended.
+            provider.terminate([machine.id])
+            journal.ended(fleet, ["one"])
+            stage.cloud.set(hidden_s=3)
+    journal.give_back(fleet)
+    (record,) = journal.records()
+    if is_warm:
+        assert end_extra(record, {}, journal, "unused") == 1
+    else:
+        assert end_fleet(record, journal, "unused").machines == 1
+    assert stage.living() == [] and len(list(journal.records())) == is_warm
 
 
 def test_a_machine_that_cannot_be_ended_keeps_no_other_alive(stage: AwsStage) -> None:

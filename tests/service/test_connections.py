@@ -16,7 +16,7 @@ from testbed.s3 import S3, S3Error
 from testbed.servers import InstallError, versitygw
 from testbed.servers import Server as Store
 from tests.service.local import new_database
-from tests.service.server import Server, until
+from tests.service.server import Server, eventually, until
 from tradewind.service.connections import ConnectionBook, proven_connections
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
@@ -228,6 +228,25 @@ def test_a_connection_in_use_is_not_deleted(world: World) -> None:
         client.delete(f"/v1/schedules/{made.json()['id']}")
         assert client.delete("/v1/connections/used").status_code == 204
         assert client.get("/v1/connections/used").status_code == 404
+
+
+def test_a_connection_of_a_schedule_that_only_events_start_is_not_deleted(world: World) -> None:
+    """Such a schedule has no next time. Its next event would get no job."""
+    with world.client() as client:
+        assert client.post("/v1/connections", json=world.body("awaited", 0)).status_code == 201
+        job = {"source": "connection:awaited/from", "destination": "connection:awaited/to", "recursive": True}
+        body = {"job": job, "count": 1}
+        made = client.post("/v1/schedules", json=body).json()
+        refused = client.delete("/v1/connections/awaited")
+        assert (refused.status_code, f"schedule {made['id']}" in refused.json()["detail"]) == (409, True)
+        # It submits no more jobs after the first.
+        event = client.post(f"/v1/schedules/{made['id']}/events", headers={"Idempotency-Key": "one"})
+        assert event.status_code == 202
+        eventually(lambda: client.get(f"/v1/schedules/{made['id']}").json()["submitted"] == 1)
+        (latest,) = client.get("/v1/jobs", params={"limit": 1}).json()["jobs"]
+        until(client, latest["id"], "failed")
+        assert client.delete("/v1/connections/awaited").status_code == 204
+        client.delete(f"/v1/schedules/{made['id']}")
 
 
 def test_jobs_to_one_place_wait_for_each_other_and_jobs_to_two_servers_do_not(world: World) -> None:

@@ -35,6 +35,7 @@ from tradewind.fleet.given import AwsKey, GivenCredentials
 from tradewind.model.goal import Deadline, MinThroughput
 from tradewind.model.store import Access
 from tradewind.service.machines import MachineRules, placed_request
+from tradewind.service.quotes import COST_EXTRA_USD, COST_FACTOR
 
 STORES: dict[str, Any] = {"source": "s3://a/x/", "destination": ["s3://b/y/"]}
 
@@ -76,6 +77,19 @@ def test_a_quoted_job_runs_on_machines_with_the_keys_of_its_connections(world: W
     assert by_machine == [pytest.approx(line["usd"] * 1e6, abs=1) for line in lines]
     assert sum(line["usd_micros"] for line in charges) <= quote["usd_micros"]
     world.nothing_is_left(client)
+
+
+def test_a_quoted_job_does_not_cost_much_more_than_its_price(world: World, client: httpx.Client) -> None:
+    """Otherwise a tenant whose store is slow could use machines for days, for the price of a minute."""
+    quote = client.post("/v1/quotes", json=body("bounded", max_cost_usd=1000.0, via="fleet")).json()
+    predicted_usd = quote["usd_micros"] / 1e6
+    sent = client.post("/v1/jobs", json={"quote": quote["id"]}, headers={"Idempotency-Key": "bounded"}).json()
+    assert sent["request"]["max_cost_usd"] < 1000.0
+    until(client, sent["id"], "done")
+    most_usd = max(predicted_usd * COST_FACTOR, predicted_usd + COST_EXTRA_USD)
+    ceiling = client.get(f"/v1/jobs/{sent['id']}/receipt").json()["ceiling"]
+    assert ceiling["usd"] == pytest.approx(most_usd, abs=2e-5)
+    assert ceiling["usd"] == sent["request"]["max_cost_usd"]
 
 
 def test_a_quote_promises_no_more_than_the_limits_allow(world: World, client: httpx.Client) -> None:

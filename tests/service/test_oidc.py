@@ -307,6 +307,42 @@ def test_a_blocked_member_is_refused_at_once(server: Server, issuer: Issuer) -> 
         assert other.post(f"/v1/members/{found[0]['id']}/block").status_code == 404
 
 
+def test_the_tokens_that_a_blocked_member_has_made_are_revoked(server: Server, issuer: Issuer) -> None:
+    """So are those that these have made, and those of others that they have replaced: the member knows them."""
+
+    def made(token: str, role: str = "tenant_admin") -> dict[str, Any]:
+        with server.client(token) as sender:
+            answer = sender.post("/v1/tokens", json={"role": role})
+            assert answer.status_code == 201, answer.text
+            found: dict[str, Any] = answer.json()
+        return found
+
+    def rotated(token: str, old: dict[str, Any]) -> dict[str, Any]:
+        with server.client(token) as sender:
+            found: dict[str, Any] = sender.post(f"/v1/tokens/{old['id']}/rotate", json={}).json()
+        return found
+
+    boss, mallory = (issuer.token(**claims(roles=["boss"], sub=name)) for name in ("bob", "mallory"))
+    first = made(mallory)
+    second = made(first["token"])
+    third = made(second["token"], "viewer")
+    replaced = rotated(second["token"], made(boss, "operator"))
+    own = made(boss, "viewer")
+    # The member does not know this secret any more.
+    taken_over = rotated(boss, made(first["token"], "viewer"))
+    with server.client(boss) as sender:
+        (found,) = [one for one in sender.get("/v1/members").json()["members"] if one["subject"] == "mallory"]
+        assert sender.post(f"/v1/members/{found['id']}/block").status_code == 200
+        listed = sender.get("/v1/tokens", params={"limit": 100}).json()["tokens"]
+        revoked = {one["id"] for one in listed if one["revoked_unix_ms"] is not None}
+        assert {one["id"] for one in (first, second, third, replaced)} <= revoked
+        assert [status(server, one["token"]) for one in (own, taken_over)] == [200] * 2
+        (entry, *_) = sender.get("/v1/audit", params={"action": "member.block"}).json()["entries"]
+        assert sorted(entry["detail"]["revoked"]) == sorted(one["id"] for one in (first, second, third, replaced))
+        assert sender.post(f"/v1/members/{found['id']}/unblock").status_code == 200
+    assert status(server, mallory) == 200
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

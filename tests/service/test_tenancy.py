@@ -3,7 +3,9 @@
 import sqlite3
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,36 @@ def test_a_refused_path_is_recorded_as_it_was_sent(server: Server) -> None:
     with server.client(made_token(server, "other", "tenant_admin")["token"]) as boss:
         found = boss.get("/v1/audit", params={"action": "refused"}).json()["entries"]
     assert "DELETE /v1/tokens/a%00%0Ab" in [entry["target"] for entry in found]
+
+
+@pytest.mark.parametrize("end", ["revoked_unix_ms = 1", "digest = 'that of another token'"])
+def test_requests_that_wait_while_their_token_ends_make_nothing_that_outlives_it(server: Server, end: str) -> None:
+    """A thief who sends many requests at once would otherwise keep a token that was made just after the end of his.
+
+    The token of the server gets another digest when it is replaced.
+    """
+    with server.client() as admin:
+        stolen, other = (admin.post("/v1/tokens", json={"role": "tenant_admin"}).json() for _ in range(2))
+    secret = {"access_key_id": "key", "secret_access_key": "secret"}
+    job = {"source": str(server.data / "a"), "destination": str(server.data / "b")}
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/tokens": {"role": "tenant_admin"},
+        f"/v1/tokens/{other['id']}/rotate": {},
+        "/v1/webhooks": {"url": "https://example.org/hook", "states": ["done"]},
+        "/v1/connections": {"name": "thief", "place": "s3://bucket/", "secret": secret},
+        "/v1/schedules": {"job": job, "cron": "0 0 1 1 *"},
+    }
+    with (
+        closing(sqlite3.connect(server.state / "service.sqlite", isolation_level=None)) as database,
+        server.client(stolen["token"]) as thief,
+        ThreadPoolExecutor(len(bodies)) as pool,
+    ):
+        database.execute("BEGIN IMMEDIATE")
+        sent = [pool.submit(thief.post, path, json=body) for path, body in bodies.items()]
+        time.sleep(1.0)  # All wait to write by then. One that comes later is refused anyway.
+        database.execute(f"UPDATE tokens SET {end} WHERE id = ?", (stolen["id"],))
+        database.execute("COMMIT")
+        assert [one.result().status_code for one in sent] == [401] * len(bodies)
 
 
 def test_all_tokens_are_revoked_except_higher_ones(server: Server) -> None:

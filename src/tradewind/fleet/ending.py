@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
@@ -24,6 +25,9 @@ __all__ = ["EndedFleet", "end_extra", "end_fleet", "list_machines", "terminate",
 #: them double from LIST_WAIT_S.
 LIST_TRIES_MAX = 3
 LIST_WAIT_S = 0.5
+#: Time after its launch for which a list may omit a machine that the provider has acknowledged. The documented time of
+#: a provider is shorter, but its lists are late at times.
+UNLISTED_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +153,29 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
         # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
         listed += _end_listed(provider, record.id, journal, in_flight, patience)
+        waits = patience.another()
+        while _waits_for_unlisted(provider, record.id, listed, journal, waits):
+            listed += _end_listed(provider, record.id, journal, in_flight, patience)
     unlaunched = _unlaunched(journal, record.id, listed)
     journal.close(record.id)
     return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
+
+
+def _waits_for_unlisted(
+    provider: Provider, fleet_id: str, listed: Iterable[Machine], journal: FleetJournal, waits: Patience
+) -> bool:
+    """Wait if machines run that lists do not show yet; return whether to list them again.
+
+    A list may show only machines of the same name that have ended before.
+    """
+    if provider.settles_s == 0:
+        return False
+    living = {machine.name for machine in listed if not machine.ended}
+    shown = Counter(name for name, _ in {(machine.name, machine.id) for machine in listed})
+    expected = journal.may_be_unlisted(fleet_id, UNLISTED_S)
+    late = [name for name, launched in expected.items() if name not in living and shown[name] < launched]
+    reason = Refusal("transient", "the list of machines does not show what runs")
+    return bool(late) and waits.wait(f"end {' and '.join(sorted(late))}", reason)
 
 
 def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine]) -> frozenset[str]:
@@ -172,7 +196,9 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
     """
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
-    listed = list_machines(provider, record.id, in_flight)
+    listed, waits = list_machines(provider, record.id, in_flight), Patience()
+    while _waits_for_unlisted(provider, record.id, listed, journal, waits):
+        listed = list_machines(provider, record.id, in_flight)
     extra = {machine.id: machine.name for machine in listed if machine.name not in kept}
     if extra:
         terminate(provider, list(extra), STOP_S, in_flight)
@@ -187,6 +213,9 @@ def _end_listed(
     listed = list_machines(provider, fleet_id, in_flight)
     # If this process is killed before it closes the fleet, the next one must not take them for never launched.
     journal.listed(fleet_id, [machine.name for machine in listed])
+    names = {machine.id: machine.name for machine in listed}
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, patience=patience)
+    terminate(
+        provider, list(names), STOP_S, in_flight, lambda ended: journal.ended(fleet_id, [names[ended.id]]), patience
+    )
     return list(listed)

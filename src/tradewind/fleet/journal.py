@@ -389,6 +389,23 @@ class FleetJournal:
         )
         return {name for (name,) in rows}
 
+    def may_be_unlisted(self, fleet_id: str, younger_s: float) -> dict[str, int]:
+        """Return the machines that were launched in the last `younger_s`, and whose leases last, each with the number
+        of machines that had its name so far. Raises StateError.
+
+        The provider has acknowledged them, or they have answered. So they run, although a list may omit them.
+        """
+        rows = self.database.rows(
+            "SELECT name, launched_unix_s + coalesce(lease_s, 0.0) > ?2 OR name IN"
+            " (SELECT machine FROM leases WHERE fleet = ?1 AND lapses_unix_s > ?4)"
+            " FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND launched_unix_s BETWEEN ?2 - ?3 AND ?2"
+            " AND (ready_unix_s IS NOT NULL OR name IN"
+            " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
+            (fleet_id, self.unix_s(), younger_s, time.time()),
+        )
+        names = [name for name, _, _ in self.lives(fleet_id)]
+        return {name: names.count(name) for name, is_leased in rows if is_leased}
+
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
         end_s = self.unix_s() - ago_s

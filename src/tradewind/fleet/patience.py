@@ -32,6 +32,10 @@ class Patience:
         self._since_s: float | None = None
         self._tries = 0
 
+    def another(self) -> Patience:
+        """Return the same patience for something else."""
+        return Patience(self._hurried, self._say)
+
     def wait(self, what: str, refusal: Refusal) -> bool:
         """Wait after a refused call; return whether to try again. `what` is the purpose of the call, in words."""
         if refusal.kind not in ("throttled", "transient"):

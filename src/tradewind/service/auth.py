@@ -15,25 +15,28 @@ from hashlib import sha256
 from pathlib import Path
 
 from fastapi import Depends, Request
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from tradewind.errors import UsageError
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.tables import tenants, tokens
+from tradewind.service.tables import audit, members, tenants, tokens
 
 __all__ = [
     "ANYBODY",
+    "MEMBER_PREFIX",
     "ROLES",
     "SCOPES_OF_ROLE",
     "Sender",
     "ensure_admin",
     "is_still_allowed",
+    "known_tokens",
     "needs",
     "new_token",
     "renew_admin",
+    "require_not_revoked",
     "token_digest",
 ]
 
@@ -53,6 +56,8 @@ FIRST_TENANT = "default"
 #: Id of the admin token.
 ADMIN_ID = "admin"
 TOKEN_PREFIX = "tw1_"
+#: Senders with OIDC tokens have ids that begin so.
+MEMBER_PREFIX = "member-"
 TOKEN_BYTES = 32
 #: A complete token.
 _TOKEN = re.compile(re.escape(TOKEN_PREFIX) + r"[A-Za-z0-9_-]{43}")
@@ -64,15 +69,16 @@ OTHERS = 0o077
 
 @dataclass(frozen=True)
 class Sender:
-    """The token that sent a request: its id, its tenant, its role, and its scopes.
+    """The token that sent a request: its id, its tenant, its role, its scopes, and its digest.
 
-    The id of an OIDC token is `member-` and the id of its member.
+    The id of an OIDC token is `member-` and the id of its member; it has no digest.
     """
 
     token: str
     tenant: str
     role: str
     scopes: frozenset[str]
+    digest: str | None = field(default=None, repr=False, compare=False)
 
 
 def new_token() -> str:
@@ -174,7 +180,52 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
     if row["expires_unix_ms"] is not None and row["expires_unix_ms"] <= row["now_unix_ms"]:
         return None
     scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
-    return Sender(row["id"], row["tenant"], row["role"], scopes)
+    return Sender(row["id"], row["tenant"], row["role"], scopes, row["digest"])
+
+
+def require_not_revoked(connection: Connection, sender: Sender) -> None:
+    """Raise ApiProblem 401 if a sender's token was revoked or replaced while the request waited, or the member blocked.
+
+    What outlives a token must not be made so: many requests may wait when it is revoked.
+    """
+    valid = select(tokens.c.id).where(tokens.c.digest == sender.digest, tokens.c.revoked_unix_ms.is_(None))
+    if sender.token.startswith(MEMBER_PREFIX):
+        this = members.c.tenant == sender.tenant, members.c.id == sender.token.removeprefix(MEMBER_PREFIX)
+        valid = select(members.c.id).where(*this, members.c.blocked_unix_ms.is_(None))
+    if connection.execute(valid).first() is None:
+        raise ApiProblem(401, "the token was revoked just now", headers={"WWW-Authenticate": "Bearer"})
+
+
+def known_tokens(connection: Connection, tenant: str, sender: str) -> set[str]:
+    """Return the ids of the tokens whose secrets a sender has been shown, also through such tokens: by the audit log.
+
+    They were made, or have replaced another one. The log of each tenant is read once.
+    """
+    shown: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    found: set[str] = set()
+    asking = [(tenant, sender)]
+    while asking:
+        tenant, sender = asking.pop()
+        if tenant not in shown:
+            shown[tenant] = _shown_tokens(connection, tenant)
+        fresh = [one for one in shown[tenant].get(sender, ()) if one[1] not in found]
+        found.update(token for _, token in fresh)
+        asking += fresh
+    return found
+
+
+def _shown_tokens(connection: Connection, tenant: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the tokens that each sender of a tenant has been shown: their tenants and ids."""
+    query = select(audit.c.token, audit.c.action, audit.c.target, audit.c.detail).where(
+        audit.c.tenant == tenant, audit.c.action.in_(("token.make", "token.rotate"))
+    )
+    shown: dict[str, list[tuple[str, str]]] = {}
+    for sender, action, target, text in connection.execute(query):
+        detail = json.loads(text)
+        token = target if action == "token.make" else detail.get("new")
+        if token is not None:
+            shown.setdefault(sender, []).append((detail.get("tenant", tenant), token))
+    return shown
 
 
 def is_still_allowed(request: Request, scope: str) -> bool:

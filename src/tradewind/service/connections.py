@@ -12,14 +12,14 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from tradewind.errors import StateError, TradewindError, Unauthorised, UsageError
 from tradewind.fleet.given import AwsKey, GivenCredentials
 from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
-from tradewind.service.auth import Sender
+from tradewind.service.auth import Sender, require_not_revoked
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.down_stores import AskedStore
 from tradewind.service.endpoints import require_endpoint
@@ -115,6 +115,7 @@ class ConnectionBook:
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
         with self._database.write() as connection:
+            require_not_revoked(connection, sender)
             if self._row(connection, tenant, name) is not None:
                 raise ApiProblem(409, f"there is a connection {name}", hint="PUT its secret to replace that")
             count = select(func.count()).select_from(connections).where(connections.c.tenant == tenant)
@@ -129,6 +130,7 @@ class ConnectionBook:
     def replace(self, sender: Sender, name: str, secret: Mapping[str, Any]) -> Mapping[str, Any]:
         """Replace the secret of a connection. Runs that have begun keep the old one. Raises ApiProblem 404."""
         with self._database.write() as connection:
+            require_not_revoked(connection, sender)
             row = _required(self._row(connection, sender.tenant, name))
             values = {
                 "sealed": self._sealer.seal(json.dumps(secret), sender.tenant, _label(row)),
@@ -300,14 +302,23 @@ def named_in_error(error: TradewindError | OSError, request: Mapping[str, Any]) 
     )
 
 
+def _may_submit(now_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a schedule may submit jobs: at a time, of its queue, or for events."""
+    is_counted_down = schedules.c.count.is_not(None) & (schedules.c.submitted >= schedules.c.count)
+    has_ended = schedules.c.end_unix_ms.is_not(None) & (schedules.c.end_unix_ms < now_ms)
+    has_events = (schedules.c.cron == "") & ~is_counted_down & ~has_ended
+    return schedules.c.next_unix_ms.is_not(None) | (schedules.c.queued != "[]") | has_events
+
+
 def _users(connection: Connection, tenant: str, name: str) -> str | None:
     """Return what uses a connection, for messages; None if nothing does."""
+    now_ms = database_unix_ms(connection)
     open_jobs = select(jobs.c.id, jobs.c.request).where(
         jobs.c.tenant == tenant, jobs.c.state.not_in(ENDED), jobs.c.request.contains('"connections"')
     )
     timed = select(schedules.c.id, schedules.c.request).where(
         schedules.c.tenant == tenant,
-        schedules.c.next_unix_ms.is_not(None),
+        _may_submit(now_ms),
         schedules.c.request.contains('"connections"'),
     )
     for what, query in (("job", open_jobs), ("schedule", timed)):

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
-from tradewind.service.auth import ROLES, SCOPES_OF_ROLE, Sender
+from tradewind.service.auth import MEMBER_PREFIX, ROLES, SCOPES_OF_ROLE, Sender
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.limits import MEMBER_SEEN_S, MEMBERS_PER_TENANT_MAX, RATES_MAX
 from tradewind.service.oidc import IssuerUnavailable, TokenIssuer
@@ -20,10 +20,8 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import OidcSettings
 from tradewind.service.tables import members, tenants
 
-__all__ = ["MEMBER_PREFIX", "Members"]
+__all__ = ["Members"]
 
-#: Senders with OIDC tokens have ids that begin so.
-MEMBER_PREFIX = "member-"
 #: Control characters and lone surrogates.
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 #: Maximum length of a subject (OpenID Connect Core, 2).

@@ -59,6 +59,9 @@ __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
 EXTRA_PART = 0.25
 EXTRA_BYTES = 64 << 20
 EXTRA_BYTES_MIN = 1 << 20
+#: A quoted job on machines may cost so many times what was predicted, and always this much more [USD]: a store that is
+#: slower than expected. Beyond that the operator would pay, because the price is kept.
+COST_FACTOR, COST_EXTRA_USD = 4.0, 1.0
 #: Plans of a quote, each for the rate that the limits of the one before allow.
 LIMITED_PLANS_MAX = 3
 #: Share of a limit that a planned rate may exceed: limits are rounded to whole bytes per second.
@@ -110,7 +113,10 @@ class QuoteMaker:
             proposal = self._proposed(sender[0], bounded, document, credentials)
             self._engine.keep(proposal)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
-        return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
+        quoted = {**document, "max_bytes": ceiling}
+        if proposal.request.ceiling_usd is not None:
+            quoted["max_cost_usd"] = proposal.request.ceiling_usd
+        return self._keep(sender, quoted, owned, links, kept_s, proposal, counted)
 
     def _proposed(
         self, tenant: str, request: Request, document: Mapping[str, Any], credentials: GivenCredentials | None
@@ -130,7 +136,11 @@ class QuoteMaker:
             proposal.drop()
             limited = with_rate_limit(proposal.request, bytes_per_s(limit_gbps))
             proposal = self._engine.propose(limited, credentials=credentials)
-        return proposal
+        most_usd = max(proposal.cost_usd * COST_FACTOR, proposal.cost_usd + COST_EXTRA_USD)
+        if (proposal.request.ceiling_usd or 0.0) <= most_usd:
+            return proposal
+        proposal.drop()
+        return self._engine.propose(replace(proposal.request, ceiling_usd=most_usd), credentials=credentials)
 
     def _count(self, request: Request, credentials: GivenCredentials | None) -> Progress:
         """Return the counts of a dry run."""

@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 
 from tradewind.service.api.pages import Limit
-from tradewind.service.auth import ROLES, Sender, needs
+from tradewind.service.api.tenants import has_rights_of
+from tradewind.service.auth import MEMBER_PREFIX, ROLES, Sender, known_tokens, needs
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
-from tradewind.service.tables import members
+from tradewind.service.tables import members, tokens
 
 __all__ = ["router"]
 
@@ -57,7 +58,7 @@ def list_members(
 
 @router.post("/{member_id}/block", response_model=MemberView)
 def block(member_id: MemberId, request: Request, sender: Sender = MEMBERS) -> dict[str, Any]:
-    """Refuse all tokens of a member at once."""
+    """Refuse all tokens of a member at once, and revoke those that the member has made with your rights or less."""
     return _changed(member_id, request, sender, "block", is_blocked=True)
 
 
@@ -77,5 +78,22 @@ def _changed(member_id: str, request: Request, sender: Sender, action: str, *, i
             raise ApiProblem(403, "the member has more rights than your token")
         blocked = database_unix_ms(connection) if is_blocked else None
         connection.execute(update(members).where(this).values(blocked_unix_ms=blocked))
-        record_change(connection, sender.tenant, sender.token, f"member.{action}", member_id)
+        detail = {} if blocked is None else {"revoked": _revoked(connection, member_id, sender, blocked)}
+        record_change(connection, sender.tenant, sender.token, f"member.{action}", member_id, detail)
     return {**row, "blocked_unix_ms": blocked}
+
+
+def _revoked(connection: Connection, member_id: str, sender: Sender, now_ms: int) -> list[str]:
+    """Revoke the tokens whose secrets a member knows, and return their ids.
+
+    Those with more rights than the sender's stay, and those of other tenants unless the sender may make such.
+    """
+    known = known_tokens(connection, sender.tenant, MEMBER_PREFIX + member_id)
+    valid = select(tokens).where(tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now_ms)
+    if "tenants" not in sender.scopes:
+        valid = valid.where(tokens.c.tenant == sender.tenant)
+    rows = connection.execute(valid.order_by(tokens.c.id)).mappings().all()
+    ids = [row["id"] for row in rows if row["id"] in known and has_rights_of(sender, row)]
+    for token_id in ids:
+        connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=now_ms))
+    return ids

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, select, update
 
 from tradewind.service.api.tenants import NewToken, has_rights_of, valid_token
-from tradewind.service.auth import ADMIN_ID, Sender, needs, new_token, token_digest
+from tradewind.service.auth import ADMIN_ID, Sender, needs, new_token, require_not_revoked, token_digest
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import ROTATION_S_MAX
 from tradewind.service.problems import ApiProblem
@@ -50,6 +50,7 @@ def rotate(
         raise ApiProblem(409, "the admin token of the server cannot be rotated here")
     secret = new_token()
     with request.app.state.service.database.write() as connection:
+        require_not_revoked(connection, sender)
         now = database_unix_ms(connection)
         old = valid_token(connection, sender, token_id)
         if old["expires_unix_ms"] <= now:

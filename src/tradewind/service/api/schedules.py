@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from tradewind.service.api.job_requests import JobRequest, resolved_request
 from tradewind.service.api.jobs import READ, WRITE, Key
 from tradewind.service.api.own_rows import own_row
-from tradewind.service.auth import Sender
+from tradewind.service.auth import Sender, require_not_revoked
 from tradewind.service.connections import require_connections
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import SCHEDULE_EVENT_KEPT_S, SCHEDULE_EVENTS_MAX, SCHEDULES_PER_TENANT_MAX
@@ -113,6 +113,7 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
         raise ApiProblem(422, "the schedule has no time before its end")
     row["next_unix_ms"] = None if following is None else round(following * 1000)
     with database.write() as connection:
+        require_not_revoked(connection, sender)
         count = select(func.count()).select_from(schedules).where(schedules.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= SCHEDULES_PER_TENANT_MAX:
             raise ApiProblem(409, f"the tenant has {SCHEDULES_PER_TENANT_MAX} schedules", hint="delete one of them")

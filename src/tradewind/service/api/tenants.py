@@ -13,7 +13,17 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tradewind.service.api.pages import Limit, OpaqueCursor, number_of
-from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
+from tradewind.service.auth import (
+    ADMIN_ID,
+    ANYBODY,
+    ROLES,
+    SCOPES_OF_ROLE,
+    Sender,
+    needs,
+    new_token,
+    require_not_revoked,
+    token_digest,
+)
 from tradewind.service.database import database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import (
     PAGE_DEFAULT,
@@ -187,6 +197,7 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
         raise ApiProblem(403, "a token cannot have more rights than the one that makes it")
     secret = new_token()
     with request.app.state.service.database.write() as connection:
+        require_not_revoked(connection, sender)
         now = database_unix_ms(connection)
         made = {
             "id": secrets.token_hex(8),

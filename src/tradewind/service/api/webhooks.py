@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.service.api.pages import Limit
-from tradewind.service.auth import Sender, needs
+from tradewind.service.auth import Sender, needs, require_not_revoked
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import DELIVERIES_PENDING_MAX, PAGE_DEFAULT, WEBHOOKS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
@@ -89,6 +89,7 @@ def make(body: WebhookRequest, request: Request, response: Response, sender: Sen
     states = sorted(set(body.states))
     sealed = service.sealer.seal(secret, sender.tenant, f"webhook {webhook_id}")
     with service.database.write() as connection:
+        require_not_revoked(connection, sender)
         count = select(func.count()).where(webhooks.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= WEBHOOKS_PER_TENANT_MAX:
             raise ApiProblem(409, f"the tenant has {WEBHOOKS_PER_TENANT_MAX} webhooks", hint="delete one")
