@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from typing import TYPE_CHECKING
 
 from tradewind._version import __version__
 from tradewind.cli import ALIASES, EXIT_CODES, VERBS
+
+#: As in `tradewind/__init__.py`.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from tradewind.cli.signals import Interrupts
