@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tradewind._version import __version__
 
+#: For type checkers alone, which know the name. Until `main` runs, Ctrl-C prints a traceback, and `typing` is a third
+#: of the time until then.
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from tradewind import errors
     from tradewind.engine.client import Client, copy, frontier, plan, sync
     from tradewind.engine.engine import Engine, Job

@@ -64,8 +64,9 @@ def test_a_bad_value_names_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match=r"^--config .*none\.toml: no such file$") as refused:
         Configuration(str(tmp_path / "none.toml"))
+    assert refused.value.hint == "leave out --config for the default file, or name a TOML file with settings"
 
 
 @pytest.mark.parametrize("text", ["[profiles.other]\nlimit_rat = 1", "profiles = 3", "[profiles]\nlab = 1"])

@@ -72,7 +72,7 @@ def test_several_seeds_have_a_mean_and_a_standard_deviation(capsys: pytest.Captu
         (["simulate", "--hours", "0"], 2, "error: a simulation has 1 to"),
         (["simulate", "--load", "nan"], 2, "error: the load is from 0"),
         (["margins", "--extra-nodes", "-1"], 2, "error: the number of extra machines"),
-        (["margins", "--machine-price", "1"], 2, "error: argument --machine-price"),
+        (["margins", "--machine-price", "1"], 2, "error: --machine-price"),
     ],
 )
 def test_errors(words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -349,10 +349,10 @@ def test_a_name_is_set_once(option: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("option", "text", "expected"),
     [
-        ("--concurrency", "0", "argument --concurrency: must be 1 to 1024, not '0'"),
-        ("--concurrency", "1025", "argument --concurrency: must be 1 to 1024, not '1025'"),
-        ("--stall", "25h", "argument --stall: must be at most 24h, not '25h'"),
-        ("--store-work", "2d", "argument --store-work: must be at most 24h, not '2d'"),
+        ("--concurrency", "0", "--concurrency: must be 1 to 1024, not '0'"),
+        ("--concurrency", "1025", "--concurrency: must be 1 to 1024, not '1025'"),
+        ("--stall", "25h", "--stall: must be at most 24h, not '25h'"),
+        ("--store-work", "2d", "--store-work: must be at most 24h, not '2d'"),
     ],
 )
 def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(
@@ -360,3 +360,27 @@ def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(
 ) -> None:
     assert main(["cp", "a", "b", option, text]) == 2
     assert capsys.readouterr().err.startswith(f"error: {expected}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (["cp", "a", "b", "--exclude"], "--exclude needs a value", "write --exclude GLOB"),
+        (["cp", "a", "b", "--via"], "--via needs a value", "--via is one of local, "),
+        (["cp", "a", "b", "--min-size", "x"], "--min-size: a size needs a number and a unit, not 'x'", "for example "),
+        (["cp", "a", "b", "--stall", "x"], "--stall: a duration needs a number and a unit, not 'x'", "for example "),
+        (
+            ["cp", "a", "b", "--limit-rate", "x"],
+            "--limit-rate: a rate needs a number and a unit, not 'x'",
+            "for example ",
+        ),
+        (["cp", "a", "b", "--concurrency", "x"], "--concurrency: must be a whole number, not 'x'", "`tradewind cp "),
+        (["--verison"], "unknown option --verison", "did you mean `tradewind --version`?"),
+        (["--nothing-near"], "unknown option --nothing-near", "`tradewind --help` lists all verbs"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_one_that_can(
+    words: list[str], error: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"error: {error}\nhint: {hint}")

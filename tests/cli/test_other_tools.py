@@ -58,6 +58,8 @@ def test_each_option_of_the_guide_is_ours_or_has_a_hint() -> None:
         ("select s3://b/x", "to query an object, use a tool of its cloud"),
         ("touch s3://b/x", "`tradewind cp - URL < /dev/null` writes an empty object"),
         ("cp a b --dryrun", "write --dry-run"),
+        ("cp a b --checksum", "it is an option of `tradewind sync`: --compare checksum"),
+        ("mv a b --delete", "it is an option of `tradewind sync`: --delete\n"),
         ("cp a b --acl public-read", "access lists are not set or copied: use the policy of the bucket"),
         ("cp a b --sse-c AES256", "objects are encrypted with the default key of the bucket; a key cannot be chosen"),
         (

@@ -40,6 +40,26 @@ def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+#: Prints the modules that are imported before the command can end quietly at an interrupt.
+IMPORTED_BEFORE_MAIN = """
+import sys
+before = set(sys.modules)
+from tradewind.cli.main import main
+print(*sorted(sys.modules.keys() - before))
+"""
+
+
+def test_hardly_anything_is_imported_before_an_interrupt_is_quiet() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{IMPORTED_BEFORE_MAIN}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = {"__future__", "atexit", "gc", "tradewind", "tradewind._version", "tradewind.cli", "tradewind.cli.main"}
+    assert set(done.stdout.split()) == expected
+
+
 #: A command that is interrupted in code that is executed from a string.
 INTERRUPTED_STRING = """
 import signal, sys, time

@@ -68,7 +68,7 @@ def test_a_server_without_tls_is_reported_at_once(command: Command, s3: S3Place,
 def test_a_ceiling_on_bytes_is_reported_with_the_volume_to_move(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--max-bytes", "15B").expect(8)
     said = (
-        "error: (at least 20|at least 30|30) bytes would be moved, but --max-bytes allows 15\nhint: raise --max-bytes\n"
+        "error: (at least 20|at least 30|30) B would be moved, but --max-bytes allows 15 B\nhint: raise --max-bytes\n"
     )
     assert re.search(said, done.stderr)
 
@@ -115,6 +115,6 @@ def test_one_object_is_singular(command: Command, tree: Path, tmp_path: Path) ->
     assert "the trees differ in 1 name\n" in command.run("check", tree, tmp_path / "other").expect(6).stderr
     assert command.run("cp", "-", tmp_path / "one", stdin=b"x").expect(0).stderr.startswith("1 byte written to ")
     too_much = command.run("cp", tmp_path / "one", tmp_path / "copy", "--max-bytes", "0B").expect(8)
-    assert "1 byte would be moved" in too_much.stderr
+    assert "1 B would be moved" in too_much.stderr
     Path(os.fsdecode(os.fsencode(tree) + b"/bad-\xff")).write_bytes(b"x")
     assert "1 entry could not be listed\n" in command.run("ls", "-r", tree).expect(4).stderr

@@ -13,9 +13,9 @@ from tradewind.errors import StateError
 from tradewind.model.plan import Plan
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.faults import Faults
+from tradewind.service.granted_routes import RoutesNotGranted, require_granted
 from tradewind.service.grid import GridReader
 from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
-from tradewind.service.job_worker import _require_granted, _RoutesNotGranted
 from tradewind.service.jobs import JobRow, LeaseLost
 from tradewind.service.routes_recorder import RoutesRecorder
 from tradewind.service.scheduler.jobs import LINK, SITE, Resource, resources_of
@@ -126,18 +126,18 @@ def test_plans_that_alternate_are_granted_together() -> None:
         return JobRow(**{**values, "granted": json.dumps({"links": granted}), "routes": text})  # type: ignore[arg-type]
 
     first, second = JobRoutes(("a>r", "r>b"), 3.0), JobRoutes(("a>s", "s>b"), 4.0)
-    _require_granted(row(("a>b",), None), None)
-    with pytest.raises(_RoutesNotGranted) as planned:
-        _require_granted(row(("a>b",), None), first)
+    require_granted(row(("a>b",), None), None)
+    with pytest.raises(RoutesNotGranted) as planned:
+        require_granted(row(("a>b",), None), first)
     assert planned.value.routes == first
-    _require_granted(row(first.links, first), first)
-    with pytest.raises(_RoutesNotGranted) as planned:
-        _require_granted(row(first.links, first), second)
+    require_granted(row(first.links, first), first)
+    with pytest.raises(RoutesNotGranted) as planned:
+        require_granted(row(first.links, first), second)
     assert set(planned.value.routes.links) == {*first.links, *second.links}
-    _require_granted(row(planned.value.routes.links, planned.value.routes), first)
+    require_granted(row(planned.value.routes.links, planned.value.routes), first)
     for closed in (Resource("link", "a>r"), Resource("site", "r")):
-        with pytest.raises(_RoutesNotGranted) as planned:
-            _require_granted(row(first.links, first), second, [closed])
+        with pytest.raises(RoutesNotGranted) as planned:
+            require_granted(row(first.links, first), second, [closed])
         assert planned.value.routes == second, "it would wait for what its plan does not use"
 
 

@@ -95,6 +95,37 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// Formats `1.25 GB`: decimal units and three digits, like `format_bytes` of the command line.
+pub fn human_bytes(bytes: u64) -> String {
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    // Three digits are shown; a double has fifteen.
+    let mut count = bytes as f64;
+    let mut unit = "";
+    for next in ["kB", "MB", "GB", "TB", "PB"] {
+        (count, unit) = (count / 1000.0, next);
+        if count < 999.5 {
+            break;
+        }
+    }
+    let digits = match count {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{count:.digits$} {unit}")
+}
+
+/// Formats two different sizes like `human_bytes`, and as numbers of bytes if they would look the same.
+pub fn distinct_sizes(one: u64, other: u64) -> [String; 2] {
+    let [short_one, short_other] = [one, other].map(human_bytes);
+    match short_one == short_other {
+        true => [one, other].map(|bytes| counted(bytes, "byte", "bytes")),
+        false => [short_one, short_other],
+    }
+}
+
 /// The advice for a read that failed with this kind, if only a store's answer has this kind: a source's verdict carries
 /// no advice.
 pub fn read_hint(kind: &str) -> Option<&'static str> {
@@ -153,5 +184,19 @@ mod tests {
         assert_eq!(code(ErrorKind::ChecksumMismatch), 6);
         assert_eq!(code(ErrorKind::NoSpace), 1);
         assert_eq!(exit_code(Outcome::Interrupted), 130);
+    }
+
+    #[test]
+    fn sizes_have_three_digits_and_a_unit() {
+        let shown = [0, 999, 1000, 9_994, 9_996, 99_960, 999_600, 22_000_000, u64::MAX].map(human_bytes);
+        let expected = ["0 B", "999 B", "1.00 kB", "9.99 kB", "10.0 kB", "100 kB", "1.00 MB", "22.0 MB", "18447 PB"];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn two_sizes_never_look_the_same() {
+        assert_eq!(distinct_sizes(18_000_000, 12_345_678), ["18.0 MB", "12.3 MB"]);
+        assert_eq!(distinct_sizes(12_345_999, 12_345_678), ["12345999 bytes", "12345678 bytes"]);
+        assert_eq!(distinct_sizes(1, 0), ["1 B", "0 B"]);
     }
 }

@@ -26,6 +26,7 @@ mod key_range;
 mod listing;
 mod mem;
 mod model;
+mod name_rules;
 mod open;
 mod page_check;
 mod place;
@@ -59,10 +60,11 @@ pub use model::{
     Permissions, Precondition, Preserve, PutOptions, Rare, Retention, SharedDefault, Skips, StoreDescription,
     StoreLimits, StoreLocation, TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
 };
+pub use name_rules::{NameChanges, NameRule, goes_by_another_name};
 pub use open::{open, open_on};
 pub use place::{
-    NameChanges, NameRule, compare_objects, entry_of, follow_no_directories, goes_by_another_name, keep_out_of,
-    kinship, loose_form, name_form, object_kinship, respelled,
+    compare_objects, entry_of, follow_no_directories, keep_out_of, kinship, loose_form, name_form, object_kinship,
+    respelled,
 };
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};

@@ -36,6 +36,8 @@ _CHOICE = r"(?s)argument (\S+): invalid choice: '(.*)' \(choose from .*\)"
 _SURPLUS = r"argument (\S+): ignored explicit argument '(.*)'"
 """Argparse's message about a value of a switch: `f` in `-rf`, `true` in `--recursive=true`."""
 
+_LACKING = r"argument (\S+): expected .*\bargument(?:s|\(s\))?"
+"""Argparse's message about an option without its value."""
 
 # argparse would look for translations of its messages, which takes 1 ms, and would not be understood here.
 argparse._ = str  # type: ignore[attr-defined]
@@ -67,6 +69,10 @@ class VerbParser(argparse.ArgumentParser):
             self._refuse_surplus(*surplus.groups())
         if choice := re.fullmatch(_CHOICE, what):
             self._refuse_choice(*choice.groups())
+        if lacking := re.fullmatch(_LACKING, what):
+            self._refuse_lacking(lacking[1])
+        if what.startswith("argument -"):
+            what = what.removeprefix("argument ")
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
 
     def _refuse_unknown_options(self) -> None:
@@ -84,6 +90,13 @@ class VerbParser(argparse.ArgumentParser):
             self._refuse_unknown(f"-{value[0]}")
         name = names.rpartition("/")[2]
         raise UsageError(f"{name} takes no value: {name}={value}", hint=f"write {name} alone, or leave it out")
+
+    def _refuse_lacking(self, names: str) -> NoReturn:
+        """Raise UsageError for an option without its value."""
+        name = names.rpartition("/")[2]
+        action = next(action for action in self._actions if names in _names_of(action))
+        wanted = _one_of(name, list(action.choices)) if action.choices else f"write {name} {action.metavar}"
+        raise UsageError(f"{name} needs a value", hint=wanted)
 
     def _without_optional(self, missing: str) -> str:
         """Return the names of missing arguments without those that may be repeated any number of times, also zero."""

@@ -462,7 +462,8 @@ def _read(path: str, *, required: bool) -> dict[str, Any]:
         content = read_user_file(path)
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path}: no such file") from None
+            hint = "leave out --config for the default file, or name a TOML file with settings"
+            raise ConfigError(f"--config {path}: no such file", hint=hint) from None
         return {}
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="the configuration is a TOML file") from None

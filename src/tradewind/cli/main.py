@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from typing import TYPE_CHECKING
 
 from tradewind._version import __version__
 from tradewind.cli import ALIASES, EXIT_CODES, VERBS
+
+#: As in `tradewind/__init__.py`.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from tradewind.cli.signals import Interrupts
@@ -116,6 +118,8 @@ def _refuse_verb(verb: str) -> None:
     from tradewind.errors import UsageError
 
     near = get_close_matches(verb, VERBS, n=1, cutoff=0.65)
+    if verb.startswith("--"):
+        near = get_close_matches(verb, ("--help", "--version", *_GLOBAL_FLAGS, *_GLOBAL_VALUES), n=1)
     hint = verb_hint(verb) or (f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all verbs")
     what = "option" if verb.startswith("-") else "command"
     raise UsageError(f"unknown {what} {verb}", hint=hint)

@@ -122,6 +122,9 @@ NEEDLESS = {
     **dict.fromkeys(("--log-level", "--debug"), "leave it out: `tradewind jobs show` has the details of a job"),
 }
 
+#: Options that cp and mv do not have.
+SYNC_OPTIONS = ("--compare", "--delete", "--max-delete")
+
 #: Commands of other tools, and ours.
 VERBS = {
     **dict.fromkeys(("s3", "gs", "az", "storage", "blob", "s3api"), ""),
@@ -163,10 +166,12 @@ def option_hint(option: str, known: Container[str]) -> str | None:
     """Return a hint for an option of another tool; None if there is none. `known` has the options of the command."""
     if needless := NEEDLESS.get(option):
         return needless
-    ours, _, value = OPTIONS.get(option, "").partition(" ")
+    ours, _, value = OPTIONS.get(option, option).partition(" ")
+    if ours in SYNC_OPTIONS and ours not in known and "--flatten" in known:
+        return f"it is an option of `tradewind sync`: {ours} {value}".rstrip()
     sides = [f"--{side}-{ours.removeprefix('--')}" for side in ("src", "dst")]
     names = [ours] if ours in known else [side for side in sides if side in known]
-    if not ours or not names:
+    if option not in OPTIONS or not names:
         return None
     return f"write {' or '.join(f'{name} {value}'.rstrip() for name in names)}"
 

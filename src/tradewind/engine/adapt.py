@@ -18,6 +18,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tradewind.engine.adaptation_words import closed_words, route_names, shortfall_words
 from tradewind.engine.closed import ClosedPlaces, Moves
 from tradewind.engine.compile import RunSettings, compile_programs, push_order
 from tradewind.engine.gateways import JobGateways
@@ -54,7 +55,7 @@ from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
-from tradewind.model.units import format_count, format_gbps
+from tradewind.model.units import format_count
 
 __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 
@@ -315,7 +316,7 @@ class Adaptation:
     def _notify_once(self, seen: SlowRoutes, what_then: str) -> None:
         if not self._notified.issuperset(seen.under):
             self._notified.update(seen.under)
-            self._notices.put(f"{_words(self.plan, seen)}: {what_then}")
+            self._notices.put(f"{shortfall_words(self.plan, seen)}: {what_then}")
 
     def _revise_and_change(self, seen: SlowRoutes, progress: Mapping[str, Any]) -> None:
         places = {gateway.name: Region.parse(gateway.region) for gateway in self.plan.gateways}
@@ -331,11 +332,11 @@ class Adaptation:
         found = revise_plan(self._plan_request, state)
         if found is None:
             return self._notify_once(seen, "the planner found no better plan")
-        return self._change_planned(found, state, _words(self.plan, seen))
+        return self._change_planned(found, state, shortfall_words(self.plan, seen))
 
     def _move_off(self, places: tuple[str, ...], progress: Mapping[str, Any]) -> None:
         """Change to routes without the places that were closed. However slow they are, they are better than these."""
-        words = _closed_words(places)
+        words = closed_words(places)
         state = self._state(self._with_total(progress), 0.0)
         found = revise_plan(self._plan_request, state)
         if found is not None:
@@ -393,7 +394,7 @@ class Adaptation:
             self._expected_usd, self._partial = usd_of_more(self._partial, state.total_bytes / 1e9), None
         expected_usd = state.spent_usd + _cost_usd(plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
-        return f"now {_route_names(plan)}; {more_usd:+.4f} USD"
+        return f"now {route_names(plan)}; {more_usd:+.4f} USD"
 
     def _note_tiers(self, plan: Plan) -> None:
         """Note in which network tiers a plan's machines send."""
@@ -435,7 +436,7 @@ class Adaptation:
             return None
         state = self._state(self._with_total(progress), 0.0)
         found = revise_plan(self._plan_request, state)
-        return None if found is None else f"{_closed_words(places)}: replanned, {self._begin_with(found, state)}"
+        return None if found is None else f"{closed_words(places)}: replanned, {self._begin_with(found, state)}"
 
     def _state_of_all(self, overlay: UnicastOverlay, kept: Collection[str]) -> TransferState:
         """Return the state of a transfer of all bytes, without the cost of machines that its plan will have."""
@@ -578,28 +579,6 @@ def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
     gateways = {gateway.name: gateway for gateway in (*other.gateways, *plan.gateways) if gateway.name in passed}
     hops = tuple(PlannedHop(*pair, count) for pair, count in connections.items())
     return replace(plan, gateways=tuple(gateways.values()), hops=hops, routes=routes)
-
-
-def _closed_words(places: Collection[str]) -> str:
-    return f"{' and '.join(places)} {'was' if len(places) == 1 else 'were'} closed"
-
-
-def _words(plan: Plan, seen: SlowRoutes) -> str:
-    """Return which route falls short most, and by how much."""
-    worst = seen.under[0]
-    places = {gateway.name: gateway.region for gateway in plan.gateways}
-    regions = [places[name] for name in worst]
-    kind = "link" if len(regions) == 2 else "route"
-    carried, promised = format_gbps(seen.carried_gbps[worst]), format_gbps(seen.planned_gbps[worst])
-    return f"{kind} {' → '.join(regions)} carries {carried} of {promised}"
-
-
-def _route_names(plan: Plan) -> str:
-    """Return `60% over azure:westus2, 40% direct`."""
-    routes = sorted(plan.overlay.routes, key=lambda route: -route.share) if plan.overlay else []
-    relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
-    paths = (f"over {names}" if names else "direct" for names in relays)
-    return ", ".join(f"{route.share:.0%} {path}" for route, path in zip(routes, paths, strict=True))
 
 
 def _fresh_names(dead: Collection[str], known: Collection[str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
 from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
 from tradewind.engine.runs import RunStarter, stopped_start
+from tradewind.engine.shown_places import shown, shown_sources
 from tradewind.engine.sources import keep_list, opened_list
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
@@ -47,8 +48,7 @@ from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
-from tradewind.model.units import format_count, format_usd
-from tradewind.model.url import parse_url
+from tradewind.model.units import format_usd
 
 if TYPE_CHECKING:
     from tradewind.engine.closed import ClosedPlaces
@@ -558,11 +558,6 @@ class JobControl:
                 raise JobBusy(f"job {job_id} is running, but its lead cannot be reached") from None
 
 
-def shown(place: str) -> str:
-    """Return a place in the form of job lists: local paths are absolute, pasted addresses named by their store."""
-    return str(parse_url(place, cwd=os.getcwd()))
-
-
 def _request_document(
     verb: str,
     sources: Sequence[str],
@@ -582,12 +577,6 @@ def _request_document(
         "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
         "deadline_s": launch.deadline_s,
     }
-
-
-def shown_sources(sources: Sequence[str]) -> str:
-    """Return a job's sources in the form of job lists: the first, and the number of others."""
-    first = shown(sources[0])
-    return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"
 
 
 def _with_prices_of(ledger: Ledger, launch: LaunchSpec) -> Ledger:

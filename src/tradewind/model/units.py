@@ -28,19 +28,20 @@ _DURATION_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w":
 
 def parse_bytes(text: str) -> int:
     """Return the bytes in `16MiB`, `5 GB`, `0B`. Raises UsageError, also for a number other than 0 without a unit."""
-    number, unit = _split(text)
+    hint = "for example 500KB, 16MiB or 5GB"
+    number, unit = _split(text, "a size needs a number and a unit", hint)
     if number == 0 and not unit:
         return 0
     scale = _scale_of(unit[:-1]) if unit[-1:] in ("B", "b") and not unit.lower().endswith("bit") else None
     if scale is None:
-        raise UsageError(f"a size needs a number and a unit, not {text!r}", hint="for example 500KB, 16MiB or 5GB")
+        raise UsageError(f"a size needs a number and a unit, not {text!r}", hint=hint)
     return round(number * scale)
 
 
 def parse_rate(text: str) -> int:
     """Return the bytes per second in `100MB/s`, `800Mbit/s`. Raises UsageError, also for zero."""
     hint = "for example 100MB/s (bytes) or 800Mbit/s (bits)"
-    number, unit = _split(text)
+    number, unit = _split(text, "a rate needs a number and a unit", hint)
     base, slash, per = unit.partition("/")
     if not slash or per.strip().lower() not in ("s", "sec"):
         raise UsageError(f"a rate needs a unit and /s, not {text!r}", hint=hint)
@@ -57,9 +58,10 @@ def parse_rate(text: str) -> int:
 
 def parse_duration_s(text: str) -> float:
     """Return the seconds in `90s`, `15m`, `2h`, `7d`. Raises UsageError."""
-    number, unit = _split(text)
+    hint = "for example 90s, 15m, 2h or 7d"
+    number, unit = _split(text, "a duration needs a number and a unit", hint)
     if unit.lower() not in _DURATION_S:
-        raise UsageError(f"a duration needs a unit, not {text!r}", hint="for example 90s, 15m, 2h or 7d")
+        raise UsageError(f"a duration needs a unit, not {text!r}", hint=hint)
     return number * _DURATION_S[unit.lower()]
 
 
@@ -95,17 +97,18 @@ def format_count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _split(text: str) -> tuple[float, str]:
+def _split(text: str, needed: str, hint: str) -> tuple[float, str]:
+    """Return the number and the unit of an amount. Raises UsageError that says what is `needed`."""
     stripped = text.strip()
     if stripped.startswith("-"):
-        raise UsageError(f"an amount must be above zero, not {text!r}")
+        raise UsageError(f"an amount must be above zero, not {text!r}", hint=hint)
     end = 0
     while end < len(stripped) and (stripped[end].isdigit() or stripped[end] == "."):
         end += 1
     try:
         return float(stripped[:end]), stripped[end:].strip()
     except ValueError:
-        raise UsageError(f"expected a number with a unit, not {text!r}") from None
+        raise UsageError(f"{needed}, not {text!r}", hint=hint) from None
 
 
 def _scale_of(prefix: str) -> int | None:

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -47,7 +47,8 @@ from tradewind.service.down_stores import first_down, note_down
 from tradewind.service.engine_request import engine_request, granted_bytes_per_s, guest_of, limited
 from tradewind.service.failures import failure_kind, is_state_full, tenant_error
 from tradewind.service.faults import Faults
-from tradewind.service.job_routes import JobRoutes, RoutesInUse, planned_routes
+from tradewind.service.granted_routes import RoutesNotGranted, granted_links, require_granted
+from tradewind.service.job_routes import RoutesInUse, planned_routes
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
@@ -58,7 +59,6 @@ from tradewind.service.operator_rules import ClosedToRun, PresentRules, operator
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.routes_recorder import RoutesRecorder
-from tradewind.service.scheduler.jobs import Resource
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import ACTIVE
@@ -85,14 +85,6 @@ ABORT_TRIES = 3
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
 LOOK_S = 0.25
-
-
-class _RoutesNotGranted(Exception):
-    """The plan of a job has links that the scheduler has not granted."""
-
-    def __init__(self, routes: JobRoutes) -> None:
-        super().__init__()
-        self.routes = routes
 
 
 class JobWorker:
@@ -207,7 +199,7 @@ class JobWorker:
                     self._watch(job, lease, is_to_stop, row)
                 finally:
                     guest.note_sent()
-        except _RoutesNotGranted as planned:
+        except RoutesNotGranted as planned:
             self._queue.move(row.id, ("running",), "waiting", lease=lease, routes=planned.routes.text())
         except DeadlineMissed:
             self._end(row, lease, "done", error=None, hint=None)  # With the reason that `_end` adds.
@@ -292,7 +284,7 @@ class JobWorker:
     def _started(self, row: JobRow, lease: JobLease, is_to_stop: Callable[[], bool]) -> Job:
         """Return the engine's job: started, resumed, or as it ended.
 
-        Raises TradewindError, LeaseLost, _RoutesNotGranted.
+        Raises TradewindError, LeaseLost, RoutesNotGranted.
         """
         found = self._found(row, lease)
         if found is None and row.engine_job is not None:
@@ -321,7 +313,7 @@ class JobWorker:
             proposal = rules.proposed(self._engine, wanted, credentials)
             try:
                 direct = scheduled_links(row.request)[0][0]
-                _require_granted(row, planned_routes(proposal.plan, direct), rules.closed)
+                require_granted(row, planned_routes(proposal.plan, direct), rules.closed)
                 self._engine.keep(proposal)
             except BaseException:
                 proposal.drop()
@@ -336,12 +328,12 @@ class JobWorker:
     def _plan_around_closed(self, row: JobRow, job: Job, is_to_stop: Callable[[], bool]) -> None:
         """Plan the rest of a job on machines again, if its plan uses what is closed now.
 
-        Raises TradewindError, _RoutesNotGranted.
+        Raises TradewindError, RoutesNotGranted.
         """
         with self._database.read() as connection:
             rules = operator_rules(connection)
         plan = self._engine.control.plan_around(job.id, rules.closed_places, is_to_stop)
-        _require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]), rules.closed)
+        require_granted(row, planned_routes(plan, scheduled_links(row.request)[0][0]), rules.closed)
 
     def _started_before(
         self,
@@ -410,7 +402,7 @@ class JobWorker:
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining, began_s = job.require_running(), False, time.monotonic()
-        routes = RoutesInUse(_granted_links(row), scheduled_links(row.request)[0][0])
+        routes = RoutesInUse(granted_links(row), scheduled_links(row.request)[0][0])
         recorder = RoutesRecorder(routes, lambda found: self._queue.note(lease, routes=found.text()), self._faults)
         closed = ClosedToRun(row.granted, running.close_places)
         try:
@@ -555,24 +547,6 @@ class JobWorker:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled", recorded_bytes=recorded_bytes)
-
-
-def _require_granted(row: JobRow, routes: JobRoutes | None, closed: Collection[Resource] = ()) -> None:
-    """Raise _RoutesNotGranted if a job's plan has links that it was not granted.
-
-    They include the links of its last plan, unless that is `closed`: it could alternate between two.
-    """
-    granted = _granted_links(row)
-    if routes is not None and not set(routes.links) <= set(granted):
-        before = JobRoutes.of_text(row.routes)
-        if before is not None and not before.uses(closed):
-            routes = routes.with_links(before.links)
-        raise _RoutesNotGranted(routes)
-
-
-def _granted_links(row: JobRow) -> list[str]:
-    links: list[str] = [] if row.granted is None else json.loads(row.granted)["links"]
-    return links
 
 
 def _last_receipt(row: JobRow, state: str, found: Job, *, hides_words: bool, recorded_bytes: int | None = None) -> str:

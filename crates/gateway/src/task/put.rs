@@ -7,7 +7,7 @@
 use super::error::{TaskError, TaskResult};
 use super::streams::Streams;
 use crate::attributes::{Inherited, locked, set_by};
-use crate::failure::{counted, object_url};
+use crate::failure::{counted, human_bytes, object_url};
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
 use bytes::{Bytes, BytesMut};
@@ -180,7 +180,8 @@ impl Put {
                 break;
             }
             if number > sizes.parts_max || offset >= sizes.object_bytes_max {
-                let message = format!("stdin is longer than {offset} bytes, the maximum with this chunk size");
+                let most = human_bytes(offset);
+                let message = format!("stdin is longer than {most}, the maximum with this chunk size");
                 return Err(TaskError::ended(Outcome::Failed, message, Some("pass a larger --chunk-size")));
             }
             payload = input.take(sizes.of(number)).await?;

@@ -1,4 +1,4 @@
-//! Names and sizes in readable form. JSON output has both exactly.
+//! Names in readable form. JSON output has them exactly.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -58,28 +58,6 @@ fn is_unprintable(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Formats `1.25 GB`: decimal units and three digits, like `format_bytes` of the command line.
-pub(super) fn human_bytes(bytes: u64) -> String {
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    // Three digits are shown; a double has fifteen.
-    let mut count = bytes as f64;
-    let mut unit = "";
-    for next in ["kB", "MB", "GB", "TB", "PB"] {
-        (count, unit) = (count / 1000.0, next);
-        if count < 999.5 {
-            break;
-        }
-    }
-    let digits = match count {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{count:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,12 +80,5 @@ mod tests {
         let json = String::from_utf8(json).unwrap();
         assert_eq!(json, r#""a\u009b31m\u007f\u202eé\n\ufeffz""#);
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
-    }
-
-    #[test]
-    fn sizes_have_three_digits_and_a_unit() {
-        let shown = [0, 999, 1000, 9_994, 9_996, 99_960, 999_600, 22_000_000, u64::MAX].map(human_bytes);
-        let expected = ["0 B", "999 B", "1.00 kB", "9.99 kB", "10.0 kB", "100 kB", "1.00 MB", "22.0 MB", "18447 PB"];
-        assert_eq!(shown, expected);
     }
 }

@@ -8,7 +8,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::transfer::{ObjectTransfer, needs_attributes};
 use super::twins::{Twins, judge};
-use crate::failure::{counted, object_url};
+use crate::failure::{distinct_sizes, object_url};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Side, UPLOAD_GONE};
@@ -134,7 +134,7 @@ impl Intake {
             true => ("--max-bytes", "raise --max-bytes"),
             false => ("--max-cost", "raise --max-cost"),
         };
-        let total = counted(total, "byte", "bytes");
+        let [total, ceiling] = distinct_sizes(total, ceiling);
         let message = format!("{least}{total} would be moved, but {option} allows {ceiling}");
         Some(Admitted::OverCeiling { message, hint })
     }

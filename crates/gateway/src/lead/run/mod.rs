@@ -51,6 +51,7 @@ use self::looking::Beginning;
 use crate::background::Background;
 use crate::control::events::EventSender;
 use crate::drain::DRAIN_MAX;
+use crate::failure::human_bytes;
 use crate::lead::availability::{self, Lost};
 use crate::lead::journal::{Journal, UnfinishedUpload};
 use crate::lead::report::Report;
@@ -489,8 +490,8 @@ impl Run {
 
     /// Why a job under a ceiling of bytes ends.
     fn out_of_bytes(&self) -> String {
-        let ceiling = self.context.job.ceiling_bytes.unwrap_or_default();
-        format!("--max-bytes allows {ceiling} bytes, which is not enough for the rest (bytes lost in transit count)")
+        let ceiling = human_bytes(self.context.job.ceiling_bytes.unwrap_or_default());
+        format!("--max-bytes allows {ceiling}, which is not enough for the rest (bytes lost in transit count)")
     }
 
     fn wake_ms(&self, idle: Idle) -> u64 {

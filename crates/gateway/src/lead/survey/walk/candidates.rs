@@ -1,7 +1,7 @@
 //! Sorts listed objects: what is done already, what is the same at its destination, and what is work.
 
 use super::{Naming, Tally, Walk};
-use crate::failure::{failed_object, object_url};
+use crate::failure::{distinct_sizes, failed_object, object_url};
 use crate::lead::compare::{self, Times, Verdict};
 use crate::lead::copies::ProvenCopy;
 use crate::lead::deletion::is_folder;
@@ -329,7 +329,8 @@ fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Op
         let message = format!("the key has {} bytes, but the store allows {}", target_key.len(), limits.key_bytes_max);
         refused(ErrorKind::InvalidKey, message)
     } else if size_bytes > limits.object_bytes_max {
-        let message = format!("the object has {size_bytes} bytes, but the store allows {}", limits.object_bytes_max);
+        let [size, most] = distinct_sizes(size_bytes, limits.object_bytes_max);
+        let message = format!("the object has {size}, but the store allows {most}");
         refused(ErrorKind::BadRequest, message)
     } else {
         None
