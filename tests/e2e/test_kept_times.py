@@ -86,6 +86,29 @@ def test_tradewind_restores_the_times_that_rclone_writes(
     assert command.run(*back).expect(0).summary["progress"]["objects_done"] == 0
 
 
+@pytest.mark.parametrize("compare", ["auto", "time"])
+def test_a_file_that_an_older_one_of_its_size_replaces_is_copied(
+    place: Callable[[str], Place], command: Command, files: Path, tmp_path: Path, compare: str
+) -> None:
+    """As when a disk image is restored from a backup: the copy has the later time, but of another file."""
+    there = place("moto")
+    words: tuple[str | Path, ...] = ("sync", files, there.url, "--json", *CHUNKS, *there.flags("dst"))
+    assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 2
+    contents = {"small": b"other", "large": payload("other", 6 * MIB)}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, ns=(OLD_NS - 1, OLD_NS - 1))
+        (tmp_path / name).rename(files / name)
+    words = (*words, "--compare", compare)
+    assert command.run("check", files, there.url, "--compare", compare, *there.flags("dst")).code == 6
+    assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 2
+    assert {name: there.get(name) for name in contents} == contents
+    # Other permissions are another state of the file, too, but not another time.
+    for name in contents:
+        (files / name).chmod(0o600)
+    assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 0
+
+
 @pytest.mark.parametrize(
     "kind", ["moto", pytest.param("gcs", marks=pytest.mark.slow), pytest.param("azure", marks=pytest.mark.slow)]
 )

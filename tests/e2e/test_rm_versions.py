@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from testbed.drive import Command
+from testbed.faults import Call, HttpProxy, Request, Rule
 from testbed.places import Place, S3Place
 from tradewind.cli.rm import _question
 from tradewind.engine.versions import VersionCount
@@ -75,6 +76,47 @@ def test_filters_and_wildcards_select_versions(place: Callable[[str], Place], co
     assert len(there.client.versions(there.bucket, "d/a")) == 2  # With that of d/ab.
     command.run("rm", f"{there.url}/d/a*", *words).expect(0)
     assert {key for key, _ in there.client.versions(there.bucket)} == {"d/gone é"}
+
+
+def is_about_kept(request: Request) -> bool:
+    """Return whether a request looks at or deletes the object that the test rewrites."""
+    is_deletion = request.method == "DELETE" or "delete" in request.query
+    return is_deletion or request.path.endswith("/d/kept") or request.query.get("prefix") == "d/kept"
+
+
+@pytest.mark.parametrize(
+    ("kind", "versioning"),
+    [
+        ("moto", "never"),
+        ("moto", "suspended"),
+        pytest.param("versitygw", "never", marks=pytest.mark.slow),
+        # moto makes no delete marker where versioning is suspended.
+        pytest.param("versitygw", "with a marker", marks=pytest.mark.slow),
+    ],
+)
+def test_an_object_that_was_written_after_it_was_listed_is_kept(
+    place: Callable[[str], Place], command: Command, kind: str, versioning: str
+) -> None:
+    """Where a bucket keeps no versions, each new object has the id of the one before: `null`."""
+    there = place(kind)
+    assert isinstance(there, S3Place)
+    if versioning != "never":
+        there.client.set_versioning(there.bucket, enabled=True)
+        there.client.set_versioning(there.bucket, enabled=False)
+    for key in ("d/gone", "d/kept"):
+        there.put(key, b"old")
+    if versioning == "with a marker":
+        for key in ("d/gone", "d/kept"):
+            there.client.delete(there.bucket, key)
+    with HttpProxy(there.endpoint) as proxy:
+        there.endpoint = proxy.endpoint
+        rewrite = proxy.add(Rule(Call(lambda: there.put("d/kept", b"new")), when=is_about_kept, count=1))
+        done = command.run("rm", "-r", "--versions", "-y", "--json", f"{there.url}/d", *there.flags("src")).expect(4)
+        assert rewrite.strikes == 1
+    verdicts = {line["url"].rpartition("/")[2]: line["verdict"] for line in map(json.loads, done.stdout.splitlines())}
+    assert verdicts == {"gone": "deleted", "kept": "failed"}
+    assert there.get("d/kept") == b"new" and list(there.sizes()) == ["d/kept"]
+    assert "it changed after it was last seen" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["gs://b/k", "az://account/c/k", "/tmp/k"])

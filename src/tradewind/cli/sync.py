@@ -13,7 +13,8 @@ HELP = """\
 Copy everything that is missing or differs at DST, always the contents of SRC, with or without a trailing slash.
 
 Compares size and checksum if both listings state one, else size and time. Between local directories a copy keeps its
-time, so a different time is a change; elsewhere only an older time at DST is a change. Never deletes without --delete.
+time, so a different time is a change; elsewhere an older time at DST is a change, and so is another time in an object's
+metadata than that of its file, if the file was changed after the object was written. Never deletes without --delete.
 --delete deletes only after all copies are proven, and nothing if the source is missing, empty or could not be listed
 completely. On a terminal it asks first. Deleting more than half of the objects at DST needs -y or --max-delete."""
 EXAMPLES = """\

@@ -21,7 +21,8 @@ pub enum Verdict {
     /// The objects differ.
     Differs(Difference),
     /// The descriptions have no checksum in common and the rule demands one, or their ETags differ and may be MD5s, or
-    /// their times are too close to decide, or a file that seems old may have the time that its object keeps: get each object's attributes (`HEAD`), then call [`decide_headed`].
+    /// their times are too close to decide, or the time that an object keeps of its file may decide: get each object's
+    /// attributes (`HEAD`), then call [`decide_headed`].
     NeedsChecksums,
 }
 
@@ -95,7 +96,8 @@ pub enum Difference {
     Size,
     /// A checksum that both stores state.
     Checksum,
-    /// The destination is older than the source; between file systems, its time differs.
+    /// The destination is older than the source, or keeps another time of a file that was changed later; between file
+    /// systems, its time differs.
     Time,
     /// No known difference: the stores state no checksum in common, so the objects are not known to be the same.
     Unproven,
@@ -181,28 +183,56 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }
 
-/// Compares by the times of listings. A file can have the time that its object keeps in its metadata, which a listing
-/// does not show; it is then older than the object.
+/// Compares by the times of listings. Where they mislead, the time that an object keeps in its metadata, which a listing
+/// does not show, may decide: a file that seems older than its object may be its copy, and one that was changed after its
+/// object was written may be another file.
 fn by_listed_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     match by_time(times, source, destination) {
         Verdict::Differs(_) if source.file.is_none() && destination.file.is_some() => Verdict::NeedsChecksums,
+        Verdict::Same if has_changed_since(times, source, destination) => Verdict::NeedsChecksums,
         verdict => verdict,
     }
 }
 
-/// Compares by the time that the source keeps in its metadata, if there is one and the destination is a file, else by
-/// those of the objects.
+/// Compares by the time that one object keeps of the other, a file, if it does, else by the times of both.
 fn by_kept_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
-    match has_kept_time(source, destination) {
-        true => Verdict::Same,
-        false => by_time(times, source, destination),
+    if has_kept_time(source, destination) {
+        return Verdict::Same;
     }
+    if keeps_time(destination) && has_changed_since(times, source, destination) {
+        return Verdict::Differs(Difference::Time);
+    }
+    by_time(times, source, destination)
 }
 
-/// Returns whether the destination is a file with exactly the time that the source keeps in its metadata.
-pub fn has_kept_time(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
-    let kept = kept_time_ns(&source.attributes).filter(|ns| !is_out_of_range(*ns));
-    kept.is_some() && kept == destination.file.map(|file| file.modified_unix_ns)
+/// Returns whether a file has been changed since its object was written. Its modification time may be older: a file that
+/// is restored from a backup, or takes the place of another one, brings its time along. Only the kernel sets the time of
+/// the change. Permissions and links change it, too.
+fn has_changed_since(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    let (Times::OfWriting { shift_ms }, Some(file), None) = (times, source.file, destination.file) else {
+        return false;
+    };
+    file.changed_unix_ns.div_euclid(MILLISECOND_NS) > destination.modified_unix_ms.saturating_add(shift_ms)
+}
+
+/// Returns whether times decide about objects whose attributes are known, so that no file need be read.
+pub fn is_decided_by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    has_kept_time(source, destination) || !keeps_time(destination) && has_changed_since(times, source, destination)
+}
+
+/// Returns whether one is a file, and the other an object that keeps exactly its time.
+fn has_kept_time(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    let (file, object) = match (source.file, destination.file) {
+        (None, Some(file)) => (file, source),
+        (Some(file), None) => (file, destination),
+        _ => return false,
+    };
+    let kept = kept_time_ns(&object.attributes).filter(|ns| !is_out_of_range(*ns));
+    kept == Some(file.modified_unix_ns)
+}
+
+fn keeps_time(object: &ObjectInfo) -> bool {
+    kept_time_ns(&object.attributes).is_some()
 }
 
 /// Returns whether a copy of `ours` would have the time of `theirs`. Copies are given whole milliseconds, so if one
@@ -415,6 +445,30 @@ mod tests {
             assert!(is_kept(1, &at(ms), &at(ms)));
             assert!(!is_kept(1, &at(ms), &at(ms + 1)));
         }
+    }
+
+    /// An object written at 2,000 ms that keeps a time in its metadata, if one is given.
+    fn keeping(kept: Option<&str>) -> ObjectInfo {
+        let metadata = kept.map(|kept| ("mtime".to_owned(), kept.to_owned())).into_iter().collect();
+        let attributes = tradewind_store::Attributes { metadata, ..Default::default() };
+        ObjectInfo { attributes: attributes.into(), ..object(1, 2_000, None, Some(1)) }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_after_its_object_was_written_is_judged_by_the_time_that_this_keeps() {
+        let old = |changed_ms: i64| file(1_000 * MILLISECOND_NS, changed_ms * MILLISECOND_NS);
+        for rule in [Comparison::Auto, Comparison::Time] {
+            let listed = |file: &ObjectInfo| decide(rule, OF_WRITING, file, &keeping(None));
+            assert_eq!((listed(&old(2_000)), listed(&old(2_001))), (Verdict::Same, Verdict::NeedsChecksums));
+            let headed = |kept| decide_headed(rule, OF_WRITING, &old(2_001), &keeping(kept));
+            assert_eq!(headed(Some("1")), Verdict::Same, "only its permissions have changed");
+            assert_eq!(headed(Some("1.5")), Verdict::Differs(Difference::Time), "it was replaced by an older one");
+            assert_eq!(headed(None), Verdict::Same, "nothing is known but the times");
+            let before = decide_headed(rule, OF_WRITING, &old(2_000), &keeping(Some("1.5")));
+            assert_eq!(before, Verdict::Same, "the object was written later, by another program");
+        }
+        let is_decided = |kept| is_decided_by_time(OF_WRITING, &old(2_001), &keeping(kept));
+        assert_eq!((is_decided(Some("1")), is_decided(None), is_decided(Some("1.5"))), (true, true, false));
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub async fn decide_reading(
 ) -> Result<Verdict, Error> {
     let ((source, mut ours), (target, mut theirs)) = (source, target);
     let times = Times::between(source.as_ref(), target.as_ref());
-    let is_decided = rule == Comparison::Time || rule == Comparison::Auto && compare::has_kept_time(&ours, &theirs);
+    let is_decided =
+        rule == Comparison::Time || rule == Comparison::Auto && compare::is_decided_by_time(times, &ours, &theirs);
     if ours.size_bytes == theirs.size_bytes && !is_decided {
         if rule == Comparison::Checksum && is_file(source) && is_file(target) {
             ours.checksums = read(source.as_ref(), &ours, &Checksums::default(), policy).await?;

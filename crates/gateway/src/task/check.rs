@@ -265,7 +265,7 @@ impl Check {
                     Ok(Verdict::Same) => Finding::Same,
                     Ok(Verdict::Differs(Difference::Unproven) | Verdict::NeedsChecksums) => Finding::Unproven(name),
                     Ok(Verdict::Differs(by)) => {
-                        let kept_by_sync = self.is_kept_by_sync(by, &ours, &theirs);
+                        let kept_by_sync = self.is_kept_by_sync(by, &ours, &theirs, pairs).await;
                         Finding::Differs(name, Different { by, kept_by_sync })
                     }
                     Err(error) => Finding::Failed(name, error),
@@ -292,28 +292,35 @@ impl Check {
                 let same = read.0 == read.1;
                 Ok(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
             }
-            Rule::Stated(rule) => {
-                let trusted = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
-                match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
-                    Verdict::NeedsChecksums => {
-                        let _permit = pairs.acquire().await;
-                        let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
-                        let ours = self.tags[0].trusted(&ours).into_owned();
-                        let theirs = self.tags[1].trusted(&theirs).into_owned();
-                        decide_reading(rule, (source, ours), (target, theirs), self.policy).await
-                    }
-                    verdict => Ok(verdict),
-                }
+            Rule::Stated(rule) => self.compare_stated(rule, ours, theirs, pairs).await,
+        }
+    }
+
+    async fn compare_stated(
+        &self,
+        rule: Comparison,
+        ours: &ObjectInfo,
+        theirs: &ObjectInfo,
+        pairs: &Semaphore,
+    ) -> Result<Verdict, Error> {
+        let [(source, _), (target, _)] = &self.sides;
+        let trusted = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
+        match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
+            Verdict::NeedsChecksums => {
+                let _permit = pairs.acquire().await;
+                let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                let ours = self.tags[0].trusted(&ours).into_owned();
+                let theirs = self.tags[1].trusted(&theirs).into_owned();
+                decide_reading(rule, (source, ours), (target, theirs), self.policy).await
             }
+            verdict => Ok(verdict),
         }
     }
 
     /// Returns whether `sync`, by its default, would take objects that differ `by` something for the same.
-    fn is_kept_by_sync(&self, by: Difference, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
-        let [(source, _), (target, _)] = &self.sides;
-        let times = Times::between(source.as_ref(), target.as_ref());
-        let (ours, theirs) = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
-        by == Difference::Checksum && decide(Comparison::Auto, times, &ours, &theirs) == Verdict::Same
+    async fn is_kept_by_sync(&self, by: Difference, ours: &ObjectInfo, theirs: &ObjectInfo, pairs: &Semaphore) -> bool {
+        let by_default = || self.compare_stated(Comparison::Auto, ours, theirs, pairs);
+        by == Difference::Checksum && matches!(by_default().await, Ok(Verdict::Same))
     }
 
     async fn ask(&self, store: &Arc<dyn Store>, object: &ObjectInfo) -> Result<ObjectInfo, Error> {

@@ -167,7 +167,9 @@ fn differs(how: Difference, times: Times) -> &'static str {
         (Difference::Size, _) => "the size differs",
         (Difference::Checksum, _) => "the checksum differs",
         (Difference::Time, Times::Kept { .. }) => "the time differs",
-        (Difference::Time, Times::OfWriting { .. }) => "it is older than the source",
+        (Difference::Time, Times::OfWriting { .. }) => {
+            "it is older than the source, or the copy of a file with another time"
+        }
         (Difference::Unproven, _) => "the stores have no checksum in common, so it may differ",
     }
 }

@@ -61,6 +61,9 @@ struct Entry {
     key: String,
     version: String,
     is_marker: bool,
+    /// ETag and time, only of a version that may be replaced under the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<(Option<String>, i64)>,
 }
 
 /// All that is to be deleted.
@@ -264,8 +267,9 @@ impl RmVersions {
 }
 
 impl From<Entry> for ObjectVersion {
-    fn from(Entry { key, version, is_marker }: Entry) -> Self {
-        Self { key, version, is_marker, ..Self::default() }
+    fn from(Entry { key, version, is_marker, state }: Entry) -> Self {
+        let (etag, modified_unix_ms) = state.unwrap_or_default();
+        Self { key, version, is_marker, etag, modified_unix_ms, ..Self::default() }
     }
 }
 
@@ -275,7 +279,9 @@ impl Chosen {
         self.count.versions += u64::from(!version.is_marker);
         self.count.size_bytes += version.size_bytes;
         let backlog = if version.is_latest { &mut self.latest } else { &mut self.older };
-        let ObjectVersion { key, version, is_marker, .. } = version;
-        backlog.push(&Entry { key, version, is_marker })
+        let may_be_replaced = version.may_be_replaced();
+        let ObjectVersion { key, version, is_marker, etag, modified_unix_ms, .. } = version;
+        let state = may_be_replaced.then_some((etag, modified_unix_ms));
+        backlog.push(&Entry { key, version, is_marker, state })
     }
 }

@@ -1,5 +1,8 @@
 //! Versions of objects, and listings of them.
 
+/// Id of the version that was written while the bucket kept no versions.
+const NULL_VERSION: &str = "null";
+
 /// One version of an object, or a delete marker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectVersion {
@@ -13,8 +16,18 @@ pub struct ObjectVersion {
     pub is_latest: bool,
     /// Length in bytes; 0 for a delete marker.
     pub size_bytes: u64,
+    /// ETag without quotes, if the server states one.
+    pub etag: Option<String>,
     /// Milliseconds since the Unix epoch.
     pub modified_unix_ms: i64,
+}
+
+impl ObjectVersion {
+    /// Returns whether a later write may have replaced this version under the same id.
+    #[must_use]
+    pub fn may_be_replaced(&self) -> bool {
+        self.version == NULL_VERSION
+    }
 }
 
 /// One page of a listing of versions.

@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// Most concurrent checks, before and after a delete, and single-key deletes.
-const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
+pub(super) const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
     pub(super) async fn delete_objects(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
@@ -38,14 +38,8 @@ impl Bucket {
             futures::stream::iter(looks).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await;
         let there: Vec<&ObjectDeletion> =
             objects.iter().zip(&looked).filter(|(_, looked)| matches!(looked, Ok(true))).map(|(one, _)| one).collect();
-        let mut deleted = self.delete_seen(&there).await?.into_iter();
-        let missing = || Error::new(ErrorKind::Server, "delete", self.url.clone(), "the server reported no result");
-        let verdict = |looked: Result<bool>| match looked {
-            Ok(true) => deleted.next().unwrap_or_else(|| Err(missing())),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error),
-        };
-        Ok(looked.into_iter().map(verdict).collect())
+        let deleted = self.delete_seen(&there).await?;
+        Ok(verdicts_of(looked, deleted, &self.url))
     }
 
     /// Returns whether there is anything to delete, or an error if the object is in another state. Sends a request only
@@ -228,6 +222,18 @@ impl Bucket {
     fn object_url(&self, key: &str) -> String {
         format!("{}/{key}", self.url)
     }
+}
+
+/// The verdicts for what was `looked` at: those that were there have one in `deleted`.
+pub(super) fn verdicts_of(looked: Vec<Result<bool>>, deleted: Vec<Result<()>>, url: &str) -> Vec<Result<()>> {
+    let mut deleted = deleted.into_iter();
+    let missing = || Error::new(ErrorKind::Server, "delete", url, "the server reported no result");
+    let verdict = |looked: Result<bool>| match looked {
+        Ok(true) => deleted.next().unwrap_or_else(|| Err(missing())),
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    looked.into_iter().map(verdict).collect()
 }
 
 /// Refuses a web page: it comes from a proxy and not from the store, whatever its status.

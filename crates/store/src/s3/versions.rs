@@ -1,10 +1,17 @@
 //! Lists and deletes versions of objects and delete markers.
+//!
+//! An id names one version for ever, except `null`: where a bucket keeps no versions, every write and delete replaces the
+//! version `null` of its key. So that version is looked at right before it is deleted, and stays if it is not the one
+//! that was listed. A write between the two requests is lost.
 
 use super::Bucket;
-use crate::model::{ObjectVersion, VersionMarker, VersionPage};
+use super::delete::{SINGLE_REQUESTS_IN_FLIGHT, verdicts_of};
+use super::headers::object_info;
+use super::xml::unquote;
+use crate::model::{ObjectVersion, VersionMarker, VersionPage, stays};
 use crate::rest::{ErrorAnswer, parse_rfc3339, percent_decode};
 use crate::xml::{XmlError, can_hold, escape_into, walk};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Rounds};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -12,9 +19,6 @@ use futures::StreamExt;
 use http::{Method, StatusCode};
 use md5::{Digest, Md5};
 use std::collections::{HashMap, HashSet};
-
-/// Most concurrent deletes of keys that a batch cannot name.
-const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
     /// True if the bucket has the versions of S3, not the generations of Google.
@@ -50,6 +54,62 @@ impl Bucket {
 
     /// See [`crate::Versions::delete`].
     pub(crate) async fn delete_versions(&self, versions: &[ObjectVersion]) -> Result<Vec<Result<()>>> {
+        let looks: Vec<_> = versions.iter().map(|version| self.is_left(version)).collect();
+        let looked: Vec<Result<bool>> =
+            futures::stream::iter(looks).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await;
+        let left = versions.iter().zip(&looked).filter(|(_, looked)| matches!(looked, Ok(true)));
+        let left: Vec<&ObjectVersion> = left.map(|(version, _)| version).collect();
+        let deleted = self.delete_left_versions(&left).await?;
+        Ok(verdicts_of(looked, deleted, &self.url))
+    }
+
+    /// Returns whether there is such a version to delete, or an error if another one has taken its id.
+    async fn is_left(&self, version: &ObjectVersion) -> Result<bool> {
+        if !version.may_be_replaced() || !version.is_marker && self.is_stated_as_listed(version).await? {
+            return Ok(true);
+        }
+        let Some(now) = self.list_version(version).await? else { return Ok(false) };
+        let difference = match () {
+            () if now.is_marker != version.is_marker && version.is_marker => "it was a delete marker",
+            () if now.is_marker != version.is_marker => "it is a delete marker now",
+            () if now.etag != version.etag => "its ETag differs",
+            () if now.modified_unix_ms != version.modified_unix_ms => "its modification time differs",
+            () => return Ok(true),
+        };
+        Err(stays(format!("{}/{}", self.url, version.key), difference))
+    }
+
+    /// Returns whether a `HEAD` states this version as its listing did. If not, or if the server refuses the question, a
+    /// listing must decide: it is more exact, but costs more.
+    async fn is_stated_as_listed(&self, version: &ObjectVersion) -> Result<bool> {
+        let call = self.call("head", Method::HEAD, &version.key, &[("versionId", &version.version)]);
+        let response = match self.send(call).await {
+            Ok(response) => response,
+            Err(refusal) if refusal.error.kind.is_transient() => return Err(refusal.into()),
+            Err(_) => return Ok(false),
+        };
+        let now = object_info(self.dialect, &version.key, version.size_bytes, response.headers());
+        let is_of_one_second = now.modified_unix_ms / 1000 == version.modified_unix_ms / 1000;
+        Ok(now.etag.is_some() && now.etag == version.etag && is_of_one_second)
+    }
+
+    /// Lists the version that has the id of this one now; `None` if there is none.
+    async fn list_version(&self, version: &ObjectVersion) -> Result<Option<ObjectVersion>> {
+        let (mut after, mut rounds) = (None, Rounds::default());
+        loop {
+            let page = self.list_versions(&version.key, after.as_ref()).await?;
+            // Longer keys with this prefix come after the key.
+            let is_beyond = page.versions.last().is_some_and(|last| last.key > version.key);
+            let is_it = |found: &ObjectVersion| found.key == version.key && found.version == version.version;
+            let found = page.versions.into_iter().find(is_it);
+            match page.next {
+                Some(next) if found.is_none() && !is_beyond && !rounds.repeats(&next) => after = Some(next),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    async fn delete_left_versions(&self, versions: &[&ObjectVersion]) -> Result<Vec<Result<()>>> {
         if self.dialect.batch_delete && versions.len() > 1 && versions.iter().all(|version| can_hold(&version.key)) {
             return self.delete_version_batch(versions).await;
         }
@@ -66,7 +126,7 @@ impl Bucket {
         }
     }
 
-    async fn delete_version_batch(&self, versions: &[ObjectVersion]) -> Result<Vec<Result<()>>> {
+    async fn delete_version_batch(&self, versions: &[&ObjectVersion]) -> Result<Vec<Result<()>>> {
         let mut call = self.call("delete", Method::POST, "", &[("delete", "")]);
         let body = delete_body(versions);
         call.set("content-md5", &BASE64_STANDARD.encode(Md5::digest(body.as_bytes())))?;
@@ -119,6 +179,7 @@ fn parse_versions(xml: &[u8]) -> Result<VersionPage, XmlError> {
         match (at.parent, at.name) {
             ("Version" | "DeleteMarker", "Key") => at.text.clone_into(&mut entry.key),
             ("Version" | "DeleteMarker", "VersionId") => at.text.clone_into(&mut entry.version),
+            ("Version", "ETag") => entry.etag = unquote(at.text),
             ("Version" | "DeleteMarker", "IsLatest") => entry.is_latest = at.text.trim() == "true",
             ("Version" | "DeleteMarker", "LastModified") => {
                 entry.modified_unix_ms = parse_rfc3339(at.text).unwrap_or(0);
@@ -182,7 +243,7 @@ fn parse_deletions(xml: &[u8]) -> Result<Deletions, XmlError> {
 }
 
 /// The body of `DeleteObjects` for versions.
-fn delete_body(versions: &[ObjectVersion]) -> String {
+fn delete_body(versions: &[&ObjectVersion]) -> String {
     let mut body = String::from("<Delete>");
     for version in versions {
         body.push_str("<Object><Key>");
@@ -205,13 +266,13 @@ mod tests {
 <NextKeyMarker>a%2Fb</NextKeyMarker><NextVersionIdMarker>v1</NextVersionIdMarker>
 <DeleteMarker><Key>a%2Fb</Key><VersionId>v2</VersionId><IsLatest>true</IsLatest></DeleteMarker>
 <Version><Key>a%2Fb</Key><VersionId>v1</VersionId><IsLatest>false</IsLatest><Size>7</Size>
-<LastModified>2024-05-06T07:08:09.000Z</LastModified></Version></ListVersionsResult>"#;
+<ETag>&quot;e&quot;</ETag><LastModified>2024-05-06T07:08:09.000Z</LastModified></Version></ListVersionsResult>"#;
         let page = parse_versions(xml).unwrap();
         assert_eq!(page.next, Some(VersionMarker { key: "a/b".to_owned(), version: "v1".to_owned() }));
         let [marker, version] = &page.versions[..] else { panic!("two entries") };
         assert!(marker.is_marker && marker.is_latest && !version.is_marker && !version.is_latest);
         assert_eq!((version.key.as_str(), version.version.as_str(), version.size_bytes), ("a/b", "v1", 7));
-        assert_eq!(version.modified_unix_ms, 1_714_979_289_000);
+        assert_eq!((version.modified_unix_ms, version.etag.as_deref()), (1_714_979_289_000, Some("e")));
     }
 
     #[test]

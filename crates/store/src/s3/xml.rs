@@ -167,7 +167,7 @@ fn decode_in_place(text: &mut String, undecodable: &mut Vec<String>) -> bool {
     !text.is_empty()
 }
 
-fn unquote(etag: &str) -> Option<String> {
+pub(super) fn unquote(etag: &str) -> Option<String> {
     let etag = etag.trim().trim_matches('"');
     (!etag.is_empty()).then(|| etag.to_owned())
 }
