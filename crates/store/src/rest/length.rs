@@ -26,7 +26,12 @@ pub(crate) fn expected_bytes(
         if range.start == 0 && range.end == length {
             return Ok((length, length));
         }
-        return Err(call.error(ErrorKind::Server, "the server ignored the requested range"));
+        // A server without ranges sends the whole object each time. Another length is no object: perhaps the page of a proxy.
+        let (kind, advice) = match stated.is_none() && length >= range.end {
+            true => (ErrorKind::Protocol, "; objects that are not larger than --chunk-size are read without a range"),
+            false => (ErrorKind::Server, ""),
+        };
+        return Err(call.error(kind, format!("the server ignored the requested range{advice}")));
     }
     let (start, end, size) =
         stated.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
@@ -85,6 +90,7 @@ mod tests {
         assert_eq!(kind(5, Some("bytes 0-4/100")), Err(ErrorKind::Server));
         assert_eq!(kind(3, Some("bytes 5-7/8")), Err(ErrorKind::PreconditionFailed));
         assert_eq!(kind(5, None), Err(ErrorKind::Server));
+        assert_eq!(kind(100, None), Err(ErrorKind::Protocol), "repeating the request cannot help");
         assert_eq!(expected(StatusCode::PARTIAL_CONTENT, 5, Some("bytes 5-9/100")).unwrap(), (5, 100));
     }
 
