@@ -11,7 +11,7 @@ import pytest
 from tradewind.cli import VERBS as OUR_VERBS
 from tradewind.cli.arguments import build_parser
 from tradewind.cli.main import main
-from tradewind.cli.other_tools import NEEDLESS, OPTIONS, VERBS, option_hint
+from tradewind.cli.other_tools import ACTIONS, NEEDLESS, OPTIONS, VERBS, option_hint
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "coming-from.md").read_text(encoding="utf-8")
 
@@ -27,7 +27,15 @@ def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
     assert not set(NEEDLESS) & set(OPTIONS)
     assert not (set(NEEDLESS) | set(OPTIONS)) & options_of("cp")
     assert {ours.split()[0] for ours in VERBS.values() if ours} <= {*OUR_VERBS, "--version"}
-    assert not set(VERBS) & set(OUR_VERBS)
+    assert not (set(VERBS) | set(ACTIONS)) & set(OUR_VERBS)
+    assert not set(VERBS) & set(ACTIONS)
+    for verb, action in (ours.split() for commands in ACTIONS.values() for ours in commands):
+        actions = next(
+            each
+            for each in build_parser(verb, import_module(f"tradewind.cli.{verb}"))._actions
+            if each.dest == "action"
+        )
+        assert action in (actions.choices or ())
 
 
 def test_each_option_of_the_guide_is_ours_or_has_a_hint() -> None:
@@ -51,6 +59,9 @@ def test_each_option_of_the_guide_is_ours_or_has_a_hint() -> None:
         ("copyto a b", "write `tradewind cp`"),
         ("delete s3://b/x", "write `tradewind rm`"),
         ("version", "write `tradewind --version`"),
+        ("resume 20260102-030405-abcdefgh", "write `tradewind jobs resume`\n"),
+        ("sweep", "write `tradewind fleet sweep`\n"),
+        ("status", "write `tradewind jobs list` or `tradewind accelerate status`\n"),
         ("purge s3://b/d", "write `tradewind rm -r`"),
         ("link s3://b/x", "write `tradewind presign`"),
         ("md5sum s3://b/x", "write `tradewind stat`"),

@@ -1,4 +1,5 @@
-"""Hints for commands and options that users of aws, gsutil, rclone, s5cmd, azcopy and juicefs type.
+"""Hints for commands and options that users of aws, gsutil, rclone, s5cmd, azcopy and juicefs type, and for actions
+that are typed without their command.
 
 The guide `docs/guides/coming-from.md` has the whole translation.
 """
@@ -145,6 +146,16 @@ VERBS = {
     **dict.fromkeys(("configure", "login"), "doctor"),
     **dict.fromkeys(("version",), "--version"),
 }
+#: Actions, and the commands that have them.
+ACTIONS = {
+    **{name: (f"jobs {name}",) for name in ("attach", "wait", "pause", "resume", "cancel", "prune")},
+    **{name: (f"accelerate {name}",) for name in ("advise", "generate", "replan")},
+    "sweep": ("fleet sweep",),
+    "explain": ("fleet explain",),
+    "status": ("jobs list", "accelerate status"),
+    "up": ("fleet up", "accelerate up"),
+    "down": ("fleet down", "accelerate down"),
+}
 #: Commands that have no counterpart.
 ABSENT_VERBS = {
     "run": "to run a file of commands, use a shell; `tradewind accelerate run` runs a program through proxies",
@@ -177,9 +188,11 @@ def option_hint(option: str, known: Container[str]) -> str | None:
 
 
 def verb_hint(verb: str) -> str | None:
-    """Return a hint for a command of another tool; None if there is none."""
+    """Return a hint for a command of another tool, or for an action without its command; None if there is none."""
     if absent := ABSENT_VERBS.get(verb.lower()):
         return absent
+    if commands := ACTIONS.get(verb.lower()):
+        return "write " + " or ".join(f"`tradewind {command}`" for command in commands)
     ours = VERBS.get(verb.lower())
     if ours is None:
         return None
