@@ -59,8 +59,8 @@ __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
 EXTRA_PART = 0.25
 EXTRA_BYTES = 64 << 20
 EXTRA_BYTES_MIN = 1 << 20
-#: A quoted job on machines may cost so many times what was predicted, and always this much more [USD]: a store that is
-#: slower than expected. Beyond that the operator would pay, because the price is kept.
+#: A quoted job on machines may cost at most COST_FACTOR times its predicted cost, or COST_EXTRA_USD more than that if
+#: this is higher: a store may be slower than expected. The operator would pay more, because the price is kept.
 COST_FACTOR, COST_EXTRA_USD = 4.0, 1.0
 #: Plans of a quote, each for the rate that the limits of the one before allow.
 LIMITED_PLANS_MAX = 3
