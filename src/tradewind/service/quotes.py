@@ -110,7 +110,7 @@ class QuoteMaker:
             counted = _stated(document) or self._count(request, credentials)
             ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
-            proposal = self._proposed(sender[0], bounded, document, credentials)
+            proposal = self._near_its_cost(self._proposed(sender[0], bounded, document, credentials), credentials)
             self._engine.keep(proposal)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
         quoted = {**document, "max_bytes": ceiling}
@@ -136,6 +136,10 @@ class QuoteMaker:
             proposal.drop()
             limited = with_rate_limit(proposal.request, bytes_per_s(limit_gbps))
             proposal = self._engine.propose(limited, credentials=credentials)
+        return proposal
+
+    def _near_its_cost(self, proposal: Proposal, credentials: GivenCredentials | None) -> Proposal:
+        """Return a proposal whose ceiling, if it has one, is not far above its predicted cost."""
         most_usd = max(proposal.cost_usd * COST_FACTOR, proposal.cost_usd + COST_EXTRA_USD)
         if (proposal.request.ceiling_usd or 0.0) <= most_usd:
             return proposal
