@@ -16,8 +16,9 @@ UNOPTIMISED := $(foreach crate,contract gateway split store,--config profile.rel
   --config profile.release.package.tradewind-wire.opt-level=1
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 6
-# The files with tests of a marker. To collect the others, each worker would need several seconds.
-marked = $(shell grep --recursive --files-with-matches --include='*.py' 'mark\.$(1)\b' tests)
+# The files with tests of a marker, in the order of their names: of long tests the last begin first (tests/conftest.py).
+# To collect the others, each worker would need several seconds.
+marked = $(sort $(shell grep --recursive --files-with-matches --include='*.py' 'mark\.$(1)\b' tests))
 
 .PHONY: help setup programs console console-if-npm demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
