@@ -11,7 +11,7 @@ CONSOLE := src/tradewind/service/static
 # The profile of the programs: libraries are compiled once for both.
 RUST_TESTS := cargo test --release --workspace --locked --quiet --no-fail-fast
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
-# The simulations of `wire` take seven times as long as with level 1, more than that saves.
+# Only `wire` is optimised a little: otherwise its simulations take seven times as long.
 UNOPTIMISED := $(foreach crate,contract gateway split store,--config profile.release.package.tradewind-$(crate).opt-level=0) \
   --config profile.release.package.tradewind-wire.opt-level=1
 # Tests mostly wait for timers, links and processes, so several can share one processor.
