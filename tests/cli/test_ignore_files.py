@@ -124,4 +124,5 @@ def line(rule: FilterRule) -> str:
         made += "\\" if character in " \r\ufeff" and not quoted else ""
         made += character
         quoted = character == "\\" and not quoted
-    return made
+    # git takes one carriage return at the end for a part of the line's end.
+    return f"{made}\r" if made.endswith("\r") else made

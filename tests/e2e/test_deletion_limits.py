@@ -159,7 +159,7 @@ def test_the_destination_that_would_lose_more_than_half_is_named(
     small = FilePlace(tmp_path / "small")
     small.put("a", b"0123456789")
     refused = command.run("sync", "--delete", source.url, "--to", small.url, "--to", there.url).expect(1)
-    assert f"3 of the 5 objects in file://{there.folder}/ would be deleted" in refused.stderr
+    assert f"3 of the 5 objects in {there.folder}/ would be deleted" in refused.stderr
     assert refused.stderr.count("more than half") == 1, "not in a note and in the error"
 
 

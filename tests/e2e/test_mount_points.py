@@ -47,7 +47,7 @@ def test_mv_reports_an_emptied_mount_point_at_once(
     began_s = time.monotonic()
     done = command.run("mv", "-r", source, tmp_path / "there").expect(0)
     assert time.monotonic() - began_s < PROMPT_S
-    assert f"cannot remove an emptied directory: delete file://{source}/d/: it is a mount point" in done.stderr
+    assert f"cannot remove an emptied directory: delete {source}/d/: it is a mount point" in done.stderr
     assert list((source / "d").iterdir()) == []
 
 

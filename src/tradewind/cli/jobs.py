@@ -15,6 +15,7 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.config import parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.remains import left_lines
+from tradewind.cli.streams import with_paths
 from tradewind.cli.terminal import printable
 from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.engine import Engine, Job
@@ -275,7 +276,7 @@ def _show(args: Namespace, job: Job) -> int:
         for line in [*summary_lines(record.summary, plan, ceiling, cost), *passed]:
             print(printable(line))
         if record.summary.message:
-            print(printable(f"error   {record.summary.message}"))
+            print(printable(with_paths(f"error   {record.summary.message}")))
     else:
         limits = progress.limits if record.state == "running" else None
         for line in [*limits_lines(limits), *saved_lines(progress), *cost_lines(cost)]:

@@ -126,6 +126,7 @@ def _refuse_verb(verb: str) -> None:
 
 
 def _report(error: Exception, words: list[str]) -> int:
+    from tradewind.cli.streams import with_paths
     from tradewind.errors import TradewindError
 
     if not isinstance(error, TradewindError):
@@ -143,7 +144,7 @@ def _report(error: Exception, words: list[str]) -> int:
         print(f"error: internal: {type(error).__name__}: {error}", file=sys.stderr)
         print("hint: this is a bug in tradewind; run again with -v and report what it prints", file=sys.stderr)
         return 1
-    print(f"error: {error}", file=sys.stderr)
+    print(with_paths(f"error: {error}"), file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
     return error.exit_code

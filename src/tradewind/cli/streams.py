@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,15 @@ from typing import Any, TextIO, cast
 
 from tradewind.errors import UsageError
 
-__all__ = ["SafeOutput", "require_input", "require_output", "settle_output", "standard_streams", "write_codes"]
+__all__ = [
+    "SafeOutput",
+    "require_input",
+    "require_output",
+    "settle_output",
+    "standard_streams",
+    "with_paths",
+    "write_codes",
+]
 
 #: C0 except newline and tab, DEL and C1, and invisible characters that change the order or look of others, as the
 #: gateway's own output escapes them. The form `\u009b` is also right inside a JSON string.
@@ -124,6 +133,11 @@ def settle_output() -> None:
         os.close(os.dup(1))
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def with_paths(message: str) -> str:
+    """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
+    return re.sub(r"(?<!\S)file://(?=/)", "", message)
 
 
 def write_codes(stream: TextIO, codes: str) -> None:

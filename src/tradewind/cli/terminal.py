@@ -8,7 +8,7 @@ import time
 from typing import TextIO
 
 from tradewind.cli.failures import Failures
-from tradewind.cli.streams import write_codes
+from tradewind.cli.streams import with_paths, write_codes
 from tradewind.engine.report import ProgressLines, plain_line
 from tradewind.errors import UsageError
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
@@ -52,7 +52,7 @@ class Terminal:
         elif isinstance(event, ObjectFailed):
             self._fail(self.failures.add(event))
         elif isinstance(event, Notice):
-            self.say(f"note: {event.message}")
+            self.say(with_paths(f"note: {event.message}"))
         elif isinstance(event, WouldCopy):
             source, destination = escaped(event.source), escaped(event.destination)
             print(f"copy\t{source}\t{destination}\t{format_bytes(event.size_bytes)}")
@@ -76,7 +76,7 @@ class Terminal:
 
     def _fail(self, lines: list[str]) -> None:
         if lines:
-            self.warn(*lines)
+            self.warn(*map(with_paths, lines))
 
     def _write(self, lines: tuple[str, ...] | list[str]) -> None:
         self._erase()

@@ -7,7 +7,7 @@
 use super::error::{TaskError, TaskResult};
 use super::streams::Streams;
 use crate::attributes::{Inherited, locked, set_by};
-use crate::failure::{counted, human_bytes, object_url};
+use crate::failure::{human_bytes, object_url};
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
 use bytes::{Bytes, BytesMut};
@@ -251,7 +251,7 @@ impl Put {
             streams.json_line(&Line { url: &url, bytes: sent.bytes, etag: sent.written.etag.as_deref(), proof })?;
         } else {
             let proven = if proof == "none" { "the store states no checksum" } else { "checksum proven" };
-            streams.say(&format!("{} written to {url}; {proven}", counted(sent.bytes, "byte", "bytes")));
+            streams.say(&format!("{} written to {url}; {proven}", human_bytes(sent.bytes)));
         }
         Ok(())
     }

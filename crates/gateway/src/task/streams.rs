@@ -1,6 +1,6 @@
 //! The input and output of a task.
 
-use super::text::{TerminalSafeJson, one_line};
+use super::text::{TerminalSafeJson, one_line, with_paths};
 use serde::Serialize;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -44,7 +44,7 @@ impl Talk {
     fn write(&self, line: &str) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // A message that cannot be written changes nothing.
-        writeln!(writer, "{}", one_line(line)).ok();
+        writeln!(writer, "{}", one_line(&with_paths(line))).ok();
     }
 }
 

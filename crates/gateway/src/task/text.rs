@@ -15,6 +15,11 @@ pub(super) fn one_line(line: &str) -> Cow<'_, str> {
     escape(line, false)
 }
 
+/// Returns a message with files named by their paths, as users type them, in place of their `file://` URLs.
+pub(super) fn with_paths(message: &str) -> String {
+    message.replace(" file:///", " /")
+}
+
 fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
     let is_plain = |c: char| !(is_unprintable(c) || backslashes && c == '\\');
     if text.chars().all(is_plain) {
