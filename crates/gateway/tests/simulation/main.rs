@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seeds that `cargo test` runs.
-const SEEDS_DEFAULT: u64 = 200;
+const SEEDS_DEFAULT: u64 = 100;
 /// Environment variable that gives a child its seed.
 const CHILD: &str = "SIMULATION_CHILD";
 
