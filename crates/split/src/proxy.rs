@@ -18,7 +18,7 @@ use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{End, relay};
 use crate::tls::HopTls;
 use crate::traffic::Tallies;
-use crate::ways::{self, Opened};
+use crate::ways::{self, Opened, answers};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -452,5 +452,9 @@ fn admit(shared: &Shared, listener: &Listener, tcp: &TcpStream, peer: SocketAddr
     let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address), now)).transpose()?;
     set_accepted_options(tcp, address, shared.config.congestion_control.as_deref())
         .map_err(|error| Refusal::of_read(&error))?;
+    if !answers(listener.way) {
+        // An orderly end would look like an empty answer of the destination, which may not have been reached.
+        reset(tcp);
+    }
     Ok(Admitted { place, _client: client, opening })
 }

@@ -1,5 +1,5 @@
 use crate::CHAINS;
-use crate::harness::{chain, in_time, pair};
+use crate::harness::{chain, in_time, pair, silent};
 use serde_json::json;
 use socket2::SockRef;
 use std::io::ErrorKind;
@@ -85,6 +85,17 @@ async fn a_proxy_that_stops_resets_its_flows() {
         assert_eq!(read_to_error(&mut server).await, ErrorKind::ConnectionReset);
         assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
     }
+}
+
+#[tokio::test]
+async fn a_client_whose_destination_is_being_dialed_is_reset_when_its_proxy_stops() {
+    let (address, _silent) = silent().await;
+    let mut chain = chain(address, 0, &json!({"drain_timeout_ms": 0}));
+    let mut client = TcpStream::connect(chain[0].address).await.unwrap();
+    chain[0].until(|status| status.open == 1).await;
+    drop(chain.pop());
+    // An orderly end would look like an empty answer of the destination.
+    assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use crate::CHAINS;
-use crate::harness::{Fleet, Running, chain, in_time, pair, read_exactly, token_file};
+use crate::harness::{Fleet, Running, chain, in_time, pair, read_exactly, silent, token_file};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -96,17 +96,7 @@ async fn a_silent_client_is_cut_off() {
 
 #[tokio::test]
 async fn a_destination_that_does_not_answer_times_out() {
-    // A full backlog of one: the kernel drops further handshakes, as a lost host would.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(1).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut filling = Vec::new();
-    while let Ok(stream) =
-        tokio::time::timeout(std::time::Duration::from_millis(100), TcpStream::connect(address)).await
-    {
-        filling.push(stream.unwrap());
-    }
+    let (address, _silent) = silent().await;
     for hops in [0, 1] {
         let chain = chain(address, hops, &json!({"dial_timeout_ms": 200}));
         expect_reset(chain[0].address).await;
