@@ -186,6 +186,31 @@ async fn one_address_cannot_fill_a_hop_without_an_identity() {
     proxy.until(|status| status.open == 1).await;
 }
 
+#[tokio::test]
+async fn one_silent_address_leaves_room_for_proxies_that_connect_for_the_first_time() {
+    let (fleet, listener) = (Fleet::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let destination = listener.local_addr().unwrap();
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused",
+                        "allow": [destination], "limits": {"connections_max": 16, "request_timeout_ms": 60_000}});
+    let exit = Running::start(config, Some(fleet.identity("exit")));
+    let mut silent = Vec::new();
+    for _ in 0..16 {
+        let client = TcpSocket::new_v4().unwrap();
+        client.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        // One that is reset at once may look as if it was not connected.
+        silent.extend(client.connect(exit.address).await);
+    }
+    exit.until(|status| status.accepted == 16).await;
+    let entry = json!({
+        "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}], "identity": "unused",
+        "proxies": {"exit": exit.address}, "routes": [{"destination": destination, "through": ["exit"]}],
+        "allow": [destination],
+    });
+    let entry = Running::start(entry, Some(fleet.identity("entry")));
+    let _client = TcpStream::connect(entry.address).await.unwrap();
+    in_time(listener.accept()).await.unwrap();
+}
+
 #[test]
 fn unsafe_or_contradictory_configurations_are_refused() {
     let forward = |listen: &str| json!({"listen": listen, "way": "forward", "destination": "a:1"});
