@@ -92,11 +92,12 @@ def test_the_ceiling_counts_what_a_former_supervisor_has_spent() -> None:
     meter = AccelerationMeter(price, {"r": 2.0}, 10.0, clock=lambda: now_s[0], former=former.ledger)
     assert meter.machines_usd == pytest.approx(1.0) and meter.egress_usd == pytest.approx(2.0)
     meter.launched("f2", "r-1", "r")
-    meter.tick()
     assert meter.left_s(1e6) == pytest.approx(700.0), "old egress is no present rate"
     # The price of egress has risen. It never understates the cost, so all bytes have the higher one.
+    now_s[0] += 10.0
     meter.sent("r-1", "r", 1_000_000_000)
     assert meter.egress_usd == pytest.approx(6.0)
+    assert meter.left_s(1e6) == pytest.approx((10.0 - 1.1 - 6.0) / (0.01 + 0.2)), "only new bytes are a present rate"
     assert [use.fleet for use in meter.ledger.machines] == ["f1", "f2"]
 
 

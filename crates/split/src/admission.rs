@@ -1,16 +1,18 @@
 //! Limits of connections: in all, per client, per destination, and accepted per second.
 //!
 //! A *stranger* is an address that must show a token or a certificate and has not done so lately. Strangers have a budget
-//! of accepts and a share of the places of their own, so that they cannot use up those of clients.
+//! of accepts and a share of the places of their own, so that they cannot use up those of clients. One stranger gets at most
+//! half of each. All IPv6 addresses of one /64 count as one stranger, because one machine can use them all.
 
 use crate::config::Limits;
 use crate::limits::{KNOWN_FOR, KNOWN_MAX, LOOKUPS_PER_CLIENT_MAX, LOOKUPS_PER_PROXY_MAX, STRANGERS_PART};
 use crate::rates::{Bucket, Rates};
 use crate::refusal::{Cause, Refusal};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::Hash;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -54,8 +56,9 @@ enum Rated {
 struct Counts {
     limits: Limits,
     open: usize,
-    /// Open connections of strangers.
+    /// Open connections of strangers, in all and of each.
     strangers: usize,
+    by_stranger: HashMap<IpAddr, usize>,
     by_key: HashMap<Key, usize>,
     /// Accepts that are still possible now, at most those of one second.
     accepts: Bucket,
@@ -79,22 +82,46 @@ impl Counts {
         self.known.insert(address, now);
     }
 
-    /// Takes an accept of a stranger.
-    fn admit_stranger(&mut self, address: IpAddr, now: Instant) -> Result<(), Refusal> {
-        if self.strangers >= (self.limits.connections_max / STRANGERS_PART).max(1) {
+    /// Takes an accept and a place of a stranger.
+    fn admit_stranger(&mut self, stranger: IpAddr, now: Instant) -> Result<(), Refusal> {
+        let most = (self.limits.connections_max / STRANGERS_PART).max(1);
+        if self.strangers >= most {
             return Err(over("connections of strangers"));
         }
+        if self.by_stranger.get(&stranger).copied().unwrap_or_default() >= (most / 2).max(1) {
+            return Err(over(format_args!("connections of stranger {stranger}")));
+        }
         let (each, all) = (self.limits.accepts_per_client(), self.limits.accepts_of_strangers());
-        if !self.rates.take(Rated::Stranger(address), each, now) || !self.stranger_accepts.take(all, now) {
+        if !self.rates.take(Rated::Stranger(stranger), each, now) || !self.stranger_accepts.take(all, now) {
             return Err(over("accepts of strangers per second"));
         }
         self.strangers += 1;
+        *self.by_stranger.entry(stranger).or_insert(0) += 1;
         Ok(())
+    }
+
+    /// Frees the place of a stranger.
+    fn free_stranger(&mut self, stranger: IpAddr) {
+        self.strangers -= 1;
+        if let Entry::Occupied(mut places) = self.by_stranger.entry(stranger) {
+            *places.get_mut() -= 1;
+            if *places.get() == 0 {
+                places.remove();
+            }
+        }
     }
 
     fn take_accept(&mut self, now: Instant) -> Result<(), Refusal> {
         let rate = f64::from(self.limits.accepts_per_second_max);
         self.accepts.take(rate, now).then_some(()).ok_or_else(|| over("accepts per second"))
+    }
+}
+
+/// The address under which a stranger is counted.
+fn stranger(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -114,8 +141,8 @@ pub(crate) struct Place {
     admission: Arc<Admission>,
     /// `None`: a place of the total.
     key: Option<Key>,
-    /// True for a place of the total that a stranger has.
-    of_stranger: bool,
+    /// The stranger that has a place of the total.
+    stranger: Option<IpAddr>,
 }
 
 impl Admission {
@@ -123,8 +150,9 @@ impl Admission {
         let now = Instant::now();
         let accepts = Bucket::full(f64::from(limits.accepts_per_second_max), now);
         let stranger_accepts = Bucket::full(limits.accepts_of_strangers(), now);
-        let (by_key, rates, known) = (HashMap::new(), Rates::new(now), HashMap::new());
-        let counts = Counts { limits, open: 0, strangers: 0, by_key, accepts, stranger_accepts, rates, known };
+        let (by_key, by_stranger, rates, known) = (HashMap::new(), HashMap::new(), Rates::new(now), HashMap::new());
+        let counts =
+            Counts { limits, open: 0, strangers: 0, by_stranger, by_key, accepts, stranger_accepts, rates, known };
         Arc::new(Self { counts: Mutex::new(counts) })
     }
 
@@ -149,13 +177,13 @@ impl Admission {
         if counts.open >= counts.limits.connections_max {
             return Err(over("connections"));
         }
-        let of_stranger = needs_proof && !counts.is_known(address, now);
-        match of_stranger {
-            true => counts.admit_stranger(address, now)?,
-            false => counts.take_accept(now)?,
+        let stranger = (needs_proof && !counts.is_known(address, now)).then(|| stranger(address));
+        match stranger {
+            Some(stranger) => counts.admit_stranger(stranger, now)?,
+            None => counts.take_accept(now)?,
         }
         counts.open += 1;
-        Ok(Place { admission: self.clone(), key: None, of_stranger })
+        Ok(Place { admission: self.clone(), key: None, stranger })
     }
 
     /// Takes a place of a client or destination, and one of its accepts of this second.
@@ -183,7 +211,7 @@ impl Admission {
             return Err(over(key.party("accepts per second")));
         }
         *counts.by_key.entry(key.clone()).or_insert(0) += 1;
-        Ok(Place { admission: self.clone(), key: Some(key), of_stranger: false })
+        Ok(Place { admission: self.clone(), key: Some(key), stranger: None })
     }
 
     /// Takes the places of a name lookup for a client, and for the proxy that names it.
@@ -208,8 +236,8 @@ impl Place {
     pub(crate) fn proven(&mut self, address: IpAddr, now: Instant) -> Result<(), Refusal> {
         let mut counts = self.admission.counts();
         counts.remember(address, now);
-        if std::mem::take(&mut self.of_stranger) {
-            counts.strangers -= 1;
+        if let Some(stranger) = self.stranger.take() {
+            counts.free_stranger(stranger);
             return counts.take_accept(now);
         }
         Ok(())
@@ -221,7 +249,9 @@ impl Drop for Place {
         let mut counts = self.admission.counts();
         let Some(key) = &self.key else {
             counts.open -= 1;
-            counts.strangers -= usize::from(self.of_stranger);
+            if let Some(stranger) = self.stranger {
+                counts.free_stranger(stranger);
+            }
             return;
         };
         if let Some(count) = counts.by_key.get_mut(key) {
@@ -281,15 +311,17 @@ mod tests {
         let admission = admission();
         let now = Instant::now();
         let refused = |last| admission.accept(address(last), true, now).unwrap_err().detail;
-        let held: Vec<_> = (0..2).map(|_| admission.accept(address(1), true, now).unwrap()).collect();
-        assert_eq!(refused(2), "too many connections of strangers");
+        let held = admission.accept(address(1), true, now).unwrap();
+        assert_eq!(refused(1), "too many connections of stranger 192.0.2.1");
+        let held = (held, admission.accept(address(2), true, now).unwrap());
+        assert_eq!(refused(3), "too many connections of strangers");
         drop(held);
         // One address gets half of the budget of all strangers.
-        for _ in 0..2 {
+        for _ in 0..3 {
             admission.accept(address(1), true, now).unwrap();
         }
         assert_eq!(refused(1), "too many accepts of strangers per second");
-        for _ in 0..4 {
+        for _ in 0..3 {
             admission.accept(address(2), true, now).unwrap();
         }
         assert_eq!(refused(3), "too many accepts of strangers per second");
@@ -315,14 +347,26 @@ mod tests {
         assert_eq!(admission.accept(address(1), true, now).unwrap_err().detail, "too many accepts per second");
         let later = now + Duration::from_secs(1);
         admission.unproven(address(1));
-        assert!(admission.accept(address(1), true, later).unwrap().of_stranger);
+        assert!(admission.accept(address(1), true, later).unwrap().stranger.is_some());
         let mut again = admission.accept(address(1), true, later).unwrap();
         again.proven(address(1), later).unwrap();
-        assert!(!admission.accept(address(1), true, later).unwrap().of_stranger);
+        assert!(admission.accept(address(1), true, later).unwrap().stranger.is_none());
         let forgotten = later + KNOWN_FOR;
-        assert!(admission.accept(address(1), true, forgotten).unwrap().of_stranger);
+        assert!(admission.accept(address(1), true, forgotten).unwrap().stranger.is_some());
         drop(again);
         assert_eq!((admission.open(), admission.counts().strangers), (0, 0));
+        assert!(admission.counts().by_stranger.is_empty());
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_stranger() {
+        let (admission, now) = (Admission::new(Limits { connections_max: 16, ..Limits::default() }), Instant::now());
+        let accept = |address: &str| admission.accept(address.parse().unwrap(), true, now);
+        let _held: Vec<_> = ["2001:db8::1", "2001:db8::2"].map(|address| accept(address).unwrap()).into();
+        let refused = accept("2001:db8::3").unwrap_err().detail;
+        assert_eq!(refused, "too many connections of stranger 2001:db8::");
+        let _other: Vec<_> = ["2001:db8:0:1::1", "192.0.2.1"].map(|address| accept(address).unwrap()).into();
+        assert_eq!(accept("192.0.2.2").unwrap_err().detail, "too many connections of strangers");
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Pattern {
         self.ports.contains(&port) && self.hosts == Hosts::Exactly(address)
     }
 
+    /// True if it matches a port of all addresses of the version of IP that `every` is of.
+    fn is_all_of(&self, every: IpAddr, port: u16) -> bool {
+        self.ports.contains(&port) && self.hosts == Hosts::Network(Network { base: every, prefix: 0 })
+    }
+
     fn is_of_addresses(&self) -> bool {
         matches!(self.hosts, Hosts::Exactly(_) | Hosts::Network(_))
     }
@@ -171,6 +176,14 @@ impl AllowList {
             Host::Address(address) => self.allows_address(destination, *address),
             Host::Name(_) => self.patterns.iter().any(|pattern| pattern.matches(destination)),
         }
+    }
+
+    /// True if a destination may be requested of a proxy that resolves names itself: a name needs a rule of its own, or
+    /// rules for all addresses.
+    pub fn allows_unresolved(&self, destination: &Destination) -> bool {
+        let allows_all = |every: IpAddr| self.patterns.iter().any(|pattern| pattern.is_all_of(every, destination.port));
+        let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        self.lists(destination) || (matches!(destination.host, Host::Name(_)) && every.into_iter().all(allows_all))
     }
 
     /// True if a destination may be dialed at an address to which it resolved.
@@ -287,6 +300,20 @@ mod tests {
         assert!(!networks.allows_request(&at("inside:80")));
         assert!(networks.allows_address(&at("inside:443"), "10.1.1.1".parse().unwrap()));
         assert!(!networks.allows_address(&at("inside:443"), "11.1.1.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_unresolved_name_needs_a_rule_of_its_own_or_rules_for_all_addresses() {
+        let some = list(&["10.0.0.0/8:443", "0.0.0.0/0:80", "example.com:443"]);
+        for good in ["example.com:443", "10.1.1.1:443", "8.8.8.8:80"] {
+            assert!(some.allows_unresolved(&at(good)), "{good}");
+        }
+        for bad in ["other.com:443", "other.com:80", "11.1.1.1:443", "127.0.0.1:80"] {
+            assert!(!some.allows_unresolved(&at(bad)), "{bad}");
+        }
+        let all = list(&["0.0.0.0/0:*", "[::/0]:443"]);
+        assert!(all.allows_unresolved(&at("other.com:443")));
+        assert!(!all.allows_unresolved(&at("other.com:80")));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::limits::{
 use crate::pending::{Filled, Pending};
 use crate::sealed::Sealed;
 #[cfg(target_os = "linux")]
+use rustix::ioctl::{Getter, Opcode, ioctl};
+#[cfg(target_os = "linux")]
 use rustix::net::{SendFlags, send};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice};
@@ -83,6 +85,16 @@ impl Conn {
         let _ = set_keepalive(self.tcp());
     }
 
+    /// True if the peer has reset it, or no longer answers keepalive probes. Such an error is reported once.
+    pub(crate) fn is_broken(&self) -> bool {
+        !matches!(SockRef::from(self.tcp()).take_error(), Ok(None))
+    }
+
+    /// True if the peer has not acknowledged all bytes yet, and their end if it was sent.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        unacknowledged_bytes(self.tcp()) > 0
+    }
+
     /// Resets the connection instead of closing it.
     pub(crate) fn reset(self) {
         self.reset_when_dropped(true);
@@ -153,6 +165,23 @@ fn poll_fill_plain(tcp: &mut TcpStream, cx: &mut Context<'_>, most: usize) -> Po
         (None, None) => Poll::Pending,
         _ => Poll::Ready(Filled { data, end }),
     }
+}
+
+/// The bytes that the kernel holds until the peer acknowledges them; an end counts as one.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no safe wrapper asks for the length of a send queue")]
+fn unacknowledged_bytes(tcp: &TcpStream) -> i32 {
+    /// `SIOCOUTQ` of `tcp(7)`.
+    const SEND_QUEUE: Opcode = 0x5411;
+    // SAFETY: this request writes one `int`, and changes nothing.
+    let bytes = unsafe { ioctl(tcp, Getter::<SEND_QUEUE, i32>::new()) };
+    // If this fails, the socket is already closed.
+    bytes.unwrap_or(0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unacknowledged_bytes(_tcp: &TcpStream) -> i32 {
+    0
 }
 
 /// See [`Conn::reset_when_dropped`].

@@ -71,6 +71,9 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub const KEEPALIVE_FROM: Duration = Duration::from_secs(5);
 /// Unanswered keepalive probes after which a connection is reset.
 pub const KEEPALIVE_RETRIES: u32 = 6;
+/// Interval at which the side of a flow that has closed its direction is checked for a reset: nothing more is read from it,
+/// so nothing else tells.
+pub const HALF_CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Open files of a process that its connections leave to listeners, lookups, and connections that are kept ready. Beyond
 /// the rest, at two files each, connections are refused as beyond `connections_max`.
 pub const FILES_RESERVED: u64 = 64;

@@ -18,7 +18,7 @@ use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{End, relay};
 use crate::tls::HopTls;
 use crate::traffic::Tallies;
-use crate::ways::{self, Opened};
+use crate::ways::{self, Opened, answers};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -336,9 +336,7 @@ async fn flow(shared: &Arc<Shared>, listener: &Listener, opened: Opened) -> Resu
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(enter).transpose()?;
         let allow = allow?;
-        if !allow.is_none_or(|allow| may_ask(allow, &request))
-            || !shared.config.allow.allows_request(&request.destination)
-        {
+        if !allow.is_none_or(|allow| may_ask(allow, &request)) || !serves(&shared.config, &request) {
             return Err(Refusal::new(Cause::NotAllowed, &*destination));
         }
         let to = enter(Key::Destination(destination.clone()))?;
@@ -383,6 +381,15 @@ fn may_ask(caller: &AllowList, request: &Request) -> bool {
     match request.route.is_empty() {
         true => caller.allows_request(&request.destination),
         false => caller.lists(&request.destination),
+    }
+}
+
+/// True if this proxy serves a destination. An upstream proxy resolves names itself, and tells nobody their addresses, so
+/// rules of some addresses allow no name there.
+fn serves(config: &Config, request: &Request) -> bool {
+    match request.route.first() {
+        Some(next) if config.upstreams.contains_key(next) => config.allow.allows_unresolved(&request.destination),
+        _ => config.allow.allows_request(&request.destination),
     }
 }
 
@@ -445,5 +452,9 @@ fn admit(shared: &Shared, listener: &Listener, tcp: &TcpStream, peer: SocketAddr
     let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address), now)).transpose()?;
     set_accepted_options(tcp, address, shared.config.congestion_control.as_deref())
         .map_err(|error| Refusal::of_read(&error))?;
+    if !answers(listener.way) {
+        // An orderly end would look like an empty answer of the destination, which may not have been reached.
+        reset(tcp);
+    }
     Ok(Admitted { place, _client: client, opening })
 }

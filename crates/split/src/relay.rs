@@ -6,7 +6,9 @@
 
 use crate::buffers::{Held, is_scarce};
 use crate::conn::Conn;
-use crate::limits::{KEEPALIVE_FROM, RELAY_ROUNDS_MAX, SCARCE_READ_BYTES, TLS_BUFFER_BYTES};
+use crate::limits::{
+    HALF_CLOSED_CHECK_INTERVAL, KEEPALIVE_FROM, RELAY_ROUNDS_MAX, SCARCE_READ_BYTES, TLS_BUFFER_BYTES,
+};
 use crate::pace::{DirectionPace, FlowPace};
 use crate::pending::{Filled, Pending};
 use std::future::poll_fn;
@@ -188,7 +190,7 @@ pub(crate) async fn relay(
     let (mut up, mut down) = (Direction::starting_with(prefix), Direction::default());
     let mut timer = pin!(sleep(idle.min(KEEPALIVE_FROM)));
     let (begun, mut kept_alive) = (Instant::now(), false);
-    let (mut up_first, mut began) = (true, Some(began));
+    let (mut up_first, mut began, mut checking) = (true, Some(began), None);
     let end = poll_fn(|cx| {
         // Both take turns at being first: together they may use up the task's budget.
         up_first = !up_first;
@@ -210,6 +212,12 @@ pub(crate) async fn relay(
         if closed {
             return Poll::Ready(End::Closed);
         }
+        let half_closed = [(up.closed, &client, &far), (down.closed, &far, &client)].into_iter().find(|side| side.0);
+        if let Some((_, side, other)) = half_closed
+            && checking.get_or_insert_with(HalfClosed::new).poll_reset(cx, side, other).is_ready()
+        {
+            return Poll::Ready(End::Reset);
+        }
         if !kept_alive && timer.as_mut().poll(cx).is_ready() {
             kept_alive = true;
             far.keep_alive();
@@ -223,6 +231,32 @@ pub(crate) async fn relay(
         far.reset_when_dropped(false);
     }
     end
+}
+
+/// A flow of which one side has closed its direction.
+struct HalfClosed {
+    checking: Pin<Box<Sleep>>,
+    /// The side that has closed is broken since.
+    is_broken: bool,
+}
+
+impl HalfClosed {
+    fn new() -> Self {
+        Self { checking: Box::pin(sleep(HALF_CLOSED_CHECK_INTERVAL)), is_broken: false }
+    }
+
+    /// Returns when `side`, which has closed its direction, is found broken, and `other` has got all its bytes and their
+    /// end: a reset would take them away from it.
+    fn poll_reset(&mut self, cx: &mut Context<'_>, side: &Conn, other: &Conn) -> Poll<()> {
+        while self.checking.as_mut().poll(cx).is_ready() {
+            self.is_broken = self.is_broken || side.is_broken();
+            if self.is_broken && !other.has_unacknowledged() {
+                return Poll::Ready(());
+            }
+            self.checking.as_mut().reset(Instant::now() + HALF_CLOSED_CHECK_INTERVAL);
+        }
+        Poll::Pending
+    }
 }
 
 /// Ends a flow in which nothing moved for a whole period. The timer runs on while bytes move, and is not set for each

@@ -28,9 +28,11 @@ pub const CONTROL_BYTES_MAX: usize = 4 << 20;
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// Most replies in one frame; a sender cuts longer batches. A reply takes three bytes on the wire and some 70 in memory.
 pub const REPLIES_MAX: usize = 1 << 16;
+/// Longest message of a failure; a sender cuts longer ones. The lead may keep it for each object of a request.
+pub const MESSAGE_BYTES_MAX: usize = 8 << 10;
 /// Longest batch of reports about hops: some dozens of hops.
 pub const HOP_REPORTS_BYTES_MAX: usize = 16 << 10;
-/// Longest text in a Hello.
+/// Longest text in a Hello, and longest kind of a failure.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// Kind of a frame.
@@ -278,6 +280,16 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Returns whether the texts of a failure are within their limits.
+    fn is_short(&self) -> bool {
+        match self {
+            Self::Sink(_) => true,
+            Self::Failed { kind, message, .. } => kind.len() <= NAME_BYTES_MAX && message.len() <= MESSAGE_BYTES_MAX,
+        }
+    }
+}
+
 /// Any complete frame except `Data`, whose bytes are handled in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -373,7 +385,11 @@ fn parse_replies(payload: &[u8]) -> Result<Vec<Reply>, FrameError> {
     let bad = FrameError::Payload(Kind::Replies);
     // Check the count, which comes first, before allocating a vector of that length.
     let (count, _) = postcard::take_from_bytes::<u64>(payload).map_err(|_| bad.clone())?;
-    if count > REPLIES_MAX as u64 { Err(bad) } else { parse_exactly(Kind::Replies, payload) }
+    if count > REPLIES_MAX as u64 {
+        return Err(bad);
+    }
+    let replies: Vec<Reply> = parse_exactly(Kind::Replies, payload)?;
+    if replies.iter().all(|reply| reply.verdict.is_short()) { Ok(replies) } else { Err(bad) }
 }
 
 fn parse_hello(payload: &[u8]) -> Result<Hello, FrameError> {
@@ -453,15 +469,12 @@ mod tests {
     }
 
     fn reply() -> impl Strategy<Value = Reply> {
-        let verdict = prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Verdict::Sink(Bytes::from(bytes))),
-            (fault(), ".*", ".*", any::<bool>()).prop_map(|(fault, kind, message, unsent)| Verdict::Failed {
-                fault,
-                kind,
-                message,
-                unsent
-            }),
-        ];
+        let verdict =
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| Verdict::Sink(Bytes::from(bytes))),
+                (fault(), "[a-z_]{0,64}", ".*", any::<bool>())
+                    .prop_map(|(fault, kind, message, unsent)| Verdict::Failed { fault, kind, message, unsent }),
+            ];
         (any::<u64>(), verdict).prop_map(|(request, verdict)| Reply { request: RequestId(request), verdict })
     }
 
@@ -535,6 +548,22 @@ mod tests {
         payload.resize(3 * (REPLIES_MAX + 1) + 10, 0);
         let header = Header { kind: Kind::Replies, route: RouteId(0), length: payload.len() };
         assert_eq!(Frame::parse(&header, payload.into()), Err(FrameError::Payload(Kind::Replies)));
+    }
+
+    #[test]
+    fn a_failure_with_too_long_a_text_is_refused() {
+        let parsed = |kind: usize, message: usize| {
+            let (kind, message) = ("k".repeat(kind), "m".repeat(message));
+            let verdict = Verdict::Failed { fault: Fault::Lost, kind, message, unsent: false };
+            let mut encoded = Vec::new();
+            Frame::Replies(vec![Reply { request: RequestId(1), verdict }]).encode(&mut encoded);
+            let (header, payload) = split(&encoded);
+            Frame::parse(&header, payload)
+        };
+        assert!(parsed(NAME_BYTES_MAX, MESSAGE_BYTES_MAX).is_ok());
+        for (kind, message) in [(NAME_BYTES_MAX + 1, 0), (0, MESSAGE_BYTES_MAX + 1)] {
+            assert_eq!(parsed(kind, message), Err(FrameError::Payload(Kind::Replies)));
+        }
     }
 
     #[test]

@@ -18,13 +18,39 @@ __all__ = ["AccelerationMeter"]
 
 #: Interval at which the supervisor records the ledger, at most.
 SAVE_S = 5.0
+#: Least time between two looks for a rate: over a shorter one, it would be that of a burst.
+PACE_S = 0.5
+
+
+class _Pace:
+    """The bytes that one proxy sends per second, by its last two looks that are not too close to each other."""
+
+    def __init__(self, seen_s: float, sent_bytes: int) -> None:
+        self._seen_s = self._rated_s = seen_s
+        self._rated_bytes = sent_bytes
+        self._bytes_per_s = 0.0
+
+    def seen(self, sent_bytes: int, now_s: float) -> None:
+        """Take in a look."""
+        self._seen_s, elapsed_s = now_s, now_s - self._rated_s
+        if elapsed_s >= PACE_S:
+            self._bytes_per_s = max(0, sent_bytes - self._rated_bytes) / elapsed_s
+            self._rated_s, self._rated_bytes = now_s, sent_bytes
+
+    def unseen(self, now_s: float, lease_s: float) -> tuple[float, float]:
+        """Return the present bytes per second, and the bytes since the last look, if it has kept its rate until the end
+        of its lease.
+        """
+        unseen_s = max(0.0, now_s - self._seen_s)
+        return self._bytes_per_s if unseen_s < lease_s else 0.0, self._bytes_per_s * min(unseen_s, lease_s)
 
 
 class AccelerationMeter:
     """Keeps the ledger of an acceleration: machines as their fleet's meter, and the bytes of each proxy.
 
     Any thread may call it. All bytes that a proxy sends, in both directions, cost its region's highest price of egress
-    to any region or destination: the cost is never understated. `clock` counts seconds.
+    to any region or destination. Headers and retransmissions, which clouds bill too, are not counted. `clock` counts
+    seconds.
     """
 
     def __init__(
@@ -50,8 +76,8 @@ class AccelerationMeter:
         self._sent = {
             name: RestartingCounts.since(sent) for run in counted.runs for name, sent in run.route_bytes.items()
         }
-        self._usd_per_s = 0.0
-        self._counted_s, self._counted_usd = clock(), self._egress_usd()
+        self._began_s = clock()
+        self._paces = {name: _Pace(self._began_s, sum(sent.totals)) for name, sent in self._sent.items()}
         self._lock = threading.Lock()
 
     def add_prices(self, machines: Mapping[str, MachinePrice], egress_usd_per_gb: Mapping[str, float]) -> None:
@@ -90,6 +116,7 @@ class AccelerationMeter:
                 source = f"highest price of egress of {region}"
                 self._edges[name] = EdgePrice(f"{name} in {region}", usd_per_gb, source)
             self._sent[name] = self._sent.get(name, RestartingCounts.since(0)).seen((count_bytes,))
+            self._paces.setdefault(name, _Pace(self._began_s, 0)).seen(sum(self._sent[name].totals), self._clock())
             return self._usd_of(name)
 
     def renewed(self, name: str) -> None:
@@ -97,18 +124,12 @@ class AccelerationMeter:
         with self._lock:
             if name in self._sent:
                 self._sent[name] = self._sent[name].renewed()
+                self._paces[name] = _Pace(self._clock(), sum(self._sent[name].totals))
 
     def proxy_usd(self, name: str) -> float:
         """Return the egress of a proxy so far [USD]."""
         with self._lock:
             return self._usd_of(name) if name in self._sent else 0.0
-
-    def tick(self) -> None:
-        """Note the cost of egress per second since the last call."""
-        with self._lock:
-            now_s, usd = self._clock(), self._egress_usd()
-            self._usd_per_s = max(0.0, usd - self._counted_usd) / max(1e-3, now_s - self._counted_s)
-            self._counted_usd, self._counted_s = usd, now_s
 
     @property
     def ledger(self) -> Ledger:
@@ -145,15 +166,20 @@ class AccelerationMeter:
     def left_s(self, most_s: float, more: Sequence[MachinePrice] = ()) -> float:
         """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`.
 
-        `more` are the prices of machines that are not started yet.
+        A proxy that does not answer may still carry its flows. Until its machine or its lease has ended, it is assumed
+        to send at its last rate. `more` are the prices of machines that are not started yet.
         """
         if self.usd_max is None:
             return most_s
-        usd_per_s = sum(use.usd_per_s for use in self._book.ledger.machines if use.ended_s is None)
+        living = [use for use in self._book.ledger.machines if use.ended_s is None]
+        usd_per_s = sum(use.usd_per_s for use in living) + sum(price.usd_per_s for price in more)
         left_usd = self.usd_max - self.machines_usd - self.egress_usd
-        usd_per_s += sum(price.usd_per_s for price in more)
         with self._lock:
-            usd_per_s += self._usd_per_s
+            for name in {use.name for use in living} & self._paces.keys():
+                bytes_per_s, unseen_bytes = self._paces[name].unseen(self._clock(), self._lease_s)
+                usd_per_byte = self._edges[name].usd_per_gb / BYTES_PER_GB
+                usd_per_s += bytes_per_s * usd_per_byte
+                left_usd -= unseen_bytes * usd_per_byte
         # Until it has run for its minimum time, a machine costs no less.
         least_usd = sum(price.usd(0.0) for price in more)
         if left_usd <= least_usd:

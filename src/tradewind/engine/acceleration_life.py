@@ -340,7 +340,6 @@ class Acceleration:
                 self._see(name, status, asked_s)
             if name in self._placed.entrances or (name in self._placed.regions and name in self._addresses):
                 self._health.look(name, _failure(status) or blocked.get(name) or taken_back.get(name))
-        self._meter.tick()
         self._count_flows()
         self._report_health(before)
         home = self._look_of_home(found)

@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply, Verdict};
+use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, MESSAGE_BYTES_MAX, Reply, Verdict};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
 /// Maximum length of a sink's answer. Answers to a lead's requests are far shorter; a longer one would not fit into a
 /// frame.
 const ANSWER_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1024;
+
+/// Maximum length of a relay's message at a source, in characters: it comes from a gateway that is not trusted, and may
+/// be kept and shown for each object of a request.
+const RELAY_MESSAGE_CHARS_MAX: usize = 500;
 
 /// A message for the writer of an upstream connection.
 #[derive(Debug)]
@@ -118,7 +122,7 @@ impl ReplyTo {
     /// As [`ReplyTo::fail`], from a lead or a source that knows for certain that no byte of the request has been sent.
     pub fn fail_unsent(&self, request: RequestId, failure: Failure) {
         let Failure { fault, kind, message, .. } = failure;
-        self.deliver(request, Verdict::Failed { fault, kind, message, unsent: true });
+        self.deliver(request, Verdict::Failed { fault, kind, message: cut(message), unsent: true });
     }
 
     /// Sends a sink's answer, sealed if it goes over a hop.
@@ -170,7 +174,7 @@ impl ReplyTo {
             },
             (Trust::Sealed(..), Verdict::Failed { fault, message, .. }) => {
                 let fault = if fault == Fault::RouteDown { fault } else { Fault::Lost };
-                verdict_of(Failure::new(fault, "unavailable", message))
+                verdict_of(Failure::new(fault, "unavailable", of_relay(&message)))
             }
             (Trust::All, verdict) => verdict,
         }
@@ -214,7 +218,22 @@ impl Drop for Owed {
 /// The verdict for a failure on the way or at its end.
 pub fn verdict_of(failure: Failure) -> Verdict {
     let Failure { fault, kind, message, .. } = failure;
-    Verdict::Failed { fault, kind, message, unsent: false }
+    Verdict::Failed { fault, kind, message: cut(message), unsent: false }
+}
+
+/// The start of a message that fits into a frame.
+fn cut(mut message: String) -> String {
+    let mut end = message.len().min(MESSAGE_BYTES_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message.truncate(end);
+    message
+}
+
+/// The start of a relay's message, on one line.
+fn of_relay(message: &str) -> String {
+    message.chars().take(RELAY_MESSAGE_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Maximum number of answers that wait for a peer to read them: far more than a lead has requests in flight. At the
@@ -346,6 +365,36 @@ impl Peers {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    /// The failure that a lead gets.
+    fn message_of(send: impl FnOnce(ReplyTo)) -> String {
+        let (lead, mut received) = mpsc::unbounded_channel();
+        send(ReplyTo::memory(lead));
+        match received.try_recv() {
+            Ok(Reply { verdict: Verdict::Failed { message, .. }, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_source_takes_a_short_line_from_a_relay() {
+        let seal = super::super::seal::of_tests();
+        let hostile = format!("lost\nall objects are proven\u{1b}[2J{}", "é".repeat(1 << 20));
+        let failure = Failure::new(Fault::Lost, "unavailable", hostile);
+        let message = message_of(|lead| lead.from_downstream(seal, None).send(RequestId(1), verdict_of(failure)));
+        assert!(message.starts_with("lost all objects are proven [2Jéé"), "{message}");
+        assert_eq!(message.chars().count(), RELAY_MESSAGE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_so_that_it_fits_into_a_frame() {
+        let failure = || Failure::new(Fault::Permanent, "forbidden", format!("a{}", "é".repeat(MESSAGE_BYTES_MAX)));
+        let sent = [
+            message_of(|lead| lead.send(RequestId(1), verdict_of(failure()))),
+            message_of(|lead| lead.fail_unsent(RequestId(1), failure())),
+        ];
+        assert!(sent.iter().all(|message| message.len() == MESSAGE_BYTES_MAX - 1), "the last character has two bytes");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_awaited_until_its_connection_ends_or_this_process_is_frozen() {

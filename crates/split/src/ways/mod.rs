@@ -90,6 +90,15 @@ async fn destination(
     }
 }
 
+/// True if a client learns from an answer that its flow is established. Without one, only bytes and the end of the connection
+/// tell.
+pub(crate) fn answers(way: Way) -> bool {
+    match way {
+        Way::Forward | Way::Sni | Way::Transparent => false,
+        Way::Socks5 | Way::Connect | Way::Hop => true,
+    }
+}
+
 /// Tells the client that its flow is established.
 pub(crate) async fn accepted(way: Way, client: &mut Conn) -> io::Result<()> {
     match way {

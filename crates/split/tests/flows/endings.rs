@@ -1,11 +1,12 @@
 use crate::CHAINS;
-use crate::harness::{chain, in_time, pair};
+use crate::harness::{chain, in_time, pair, silent};
 use serde_json::json;
 use socket2::SockRef;
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tradewind_split::limits::HALF_CLOSED_CHECK_INTERVAL;
 
 async fn read_to_error(stream: &mut TcpStream) -> ErrorKind {
     in_time(stream.read_to_end(&mut Vec::new())).await.unwrap_err().kind()
@@ -85,6 +86,61 @@ async fn a_proxy_that_stops_resets_its_flows() {
         assert_eq!(read_to_error(&mut server).await, ErrorKind::ConnectionReset);
         assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
     }
+}
+
+#[tokio::test]
+async fn a_client_whose_destination_is_being_dialed_is_reset_when_its_proxy_stops() {
+    let (address, _silent) = silent().await;
+    let mut chain = chain(address, 0, &json!({"drain_timeout_ms": 0}));
+    let mut client = TcpStream::connect(chain[0].address).await.unwrap();
+    chain[0].until(|status| status.open == 1).await;
+    drop(chain.pop());
+    // An orderly end would look like an empty answer of the destination.
+    assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_reset_after_an_end_resets_the_other_side() {
+    for hops in [0, 1] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        let mut others = Vec::new();
+        for client_resets in [true, false] {
+            let (client, server) = pair(&listener, &chain).await;
+            let (mut resets, mut other) = if client_resets { (client, server) } else { (server, client) };
+            resets.shutdown().await.unwrap();
+            assert_eq!(in_time(other.read(&mut [0])).await.unwrap(), 0);
+            SockRef::from(&resets).set_linger(Some(Duration::ZERO)).unwrap();
+            others.push(other);
+        }
+        for proxy in &chain {
+            let status = proxy.until(|status| status.open == 0).await;
+            assert_eq!((status.reset, status.closed), (2, 0), "{hops} hops");
+        }
+        for mut other in others {
+            assert!(in_time(other.write_all(b"x")).await.is_err(), "its kernel has the reset");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_bytes_before_an_end_arrive_also_if_a_reset_follows() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let chain = chain(listener.local_addr().unwrap(), 0, &json!({}));
+    let (mut client, mut server) = pair(&listener, &chain).await;
+    // More than the kernel of a client that does not read takes: that of the proxy has the rest.
+    let length = 1 << 20;
+    in_time(server.write_all(&vec![7; length])).await.unwrap();
+    server.shutdown().await.unwrap();
+    chain[0].until(|status| status.bytes_down == length as u64).await;
+    SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(server);
+    // Two checks, so that the proxy knows of the reset.
+    tokio::time::sleep(2 * HALF_CLOSED_CHECK_INTERVAL).await;
+    let mut received = Vec::new();
+    in_time(client.read_to_end(&mut received)).await.unwrap();
+    assert_eq!(received.len(), length);
+    chain[0].until(|status| (status.open, status.reset) == (0, 1)).await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -165,6 +165,19 @@ pub(crate) async fn pair(listener: &TcpListener, chain: &[Running]) -> (TcpStrea
     let client = TcpStream::connect(chain[0].address).await.unwrap();
     let (server, _) = in_time(listener.accept()).await.unwrap();
     (client, server)
+}
+
+/// An address that answers no handshake, as a lost host would, while the sockets are held: its backlog of one is full.
+pub(crate) async fn silent() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(stream) = timeout(Duration::from_millis(100), TcpStream::connect(address)).await {
+        filling.push(stream.unwrap());
+    }
+    (address, (listener, filling))
 }
 
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {

@@ -253,3 +253,21 @@ async fn tls_starts_that_are_garbage_or_too_large_are_refused() {
     let status = proxy.until(|status| status.open == 0).await;
     assert_eq!(status.refused, [(Cause::Malformed, 6), (Cause::TimedOut, 1)].into());
 }
+
+#[tokio::test]
+async fn rules_of_addresses_open_no_names_at_a_proxy_that_resolves_them_itself() {
+    let upstream = proxy("connect", &json!(["127.0.0.1:*", "[::1]:*"]), &json!({}));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "connect"}], "default_route": ["up"],
+                        "upstreams": {"up": {"address": upstream.address, "way": "connect"}},
+                        "allow": ["192.0.2.0/24:*", to]});
+    let entry = Running::start(config, None);
+    let name = format!("localhost:{}", to.port());
+    let answer = answer_to(&entry, format!("CONNECT {name} HTTP/1.1\r\n\r\n").as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(upstream.status().accepted, 0);
+    let mut client = TcpStream::connect(entry.address).await.unwrap();
+    client.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    assert_eq!(read_exactly(&mut client, 12).await, b"HTTP/1.1 200");
+}

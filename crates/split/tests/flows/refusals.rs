@@ -1,5 +1,5 @@
 use crate::CHAINS;
-use crate::harness::{Fleet, Running, chain, in_time, pair, read_exactly, token_file};
+use crate::harness::{Fleet, Running, chain, in_time, pair, read_exactly, silent, token_file};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -96,17 +96,7 @@ async fn a_silent_client_is_cut_off() {
 
 #[tokio::test]
 async fn a_destination_that_does_not_answer_times_out() {
-    // A full backlog of one: the kernel drops further handshakes, as a lost host would.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(1).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut filling = Vec::new();
-    while let Ok(stream) =
-        tokio::time::timeout(std::time::Duration::from_millis(100), TcpStream::connect(address)).await
-    {
-        filling.push(stream.unwrap());
-    }
+    let (address, _silent) = silent().await;
     for hops in [0, 1] {
         let chain = chain(address, hops, &json!({"dial_timeout_ms": 200}));
         expect_reset(chain[0].address).await;
@@ -194,6 +184,31 @@ async fn one_address_cannot_fill_a_hop_without_an_identity() {
     proxy.until(|status| status.open == 0).await;
     let _silent = TcpStream::connect(proxy.address).await.unwrap();
     proxy.until(|status| status.open == 1).await;
+}
+
+#[tokio::test]
+async fn one_silent_address_leaves_room_for_proxies_that_connect_for_the_first_time() {
+    let (fleet, listener) = (Fleet::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let destination = listener.local_addr().unwrap();
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused",
+                        "allow": [destination], "limits": {"connections_max": 16, "request_timeout_ms": 60_000}});
+    let exit = Running::start(config, Some(fleet.identity("exit")));
+    let mut silent = Vec::new();
+    for _ in 0..16 {
+        let client = TcpSocket::new_v4().unwrap();
+        client.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        // One that is reset at once may look as if it was not connected.
+        silent.extend(client.connect(exit.address).await);
+    }
+    exit.until(|status| status.accepted == 16).await;
+    let entry = json!({
+        "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}], "identity": "unused",
+        "proxies": {"exit": exit.address}, "routes": [{"destination": destination, "through": ["exit"]}],
+        "allow": [destination],
+    });
+    let entry = Running::start(entry, Some(fleet.identity("entry")));
+    let _client = TcpStream::connect(entry.address).await.unwrap();
+    in_time(listener.accept()).await.unwrap();
 }
 
 #[test]
