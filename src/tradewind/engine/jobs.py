@@ -37,6 +37,7 @@ from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.model.records import dataclass
 from tradewind.state.database import open_database
 from tradewind.state.schema import JOB_TABLES
+from tradewind.state.values import checked
 
 #: The lead's lock file. A lead creates it when it starts to work in the folder, and holds its lock while it lives.
 LOCK_FILE = "lock"
@@ -284,6 +285,9 @@ class JobStore:
         """Return the job of a row; `check` raises OSError if its folder is unusable. Raises JobUnreadable."""
         job_id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec = row[:11]
         try:
+            checked(row, "tmttttpTTttT")
+            if state not in (OPEN, *ENDED):
+                raise ValueError(f"its state is {state!r}")
             if check is not None:
                 check(job_id)
             status = self._status(job_id) if state == OPEN else None
