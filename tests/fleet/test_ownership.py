@@ -105,6 +105,30 @@ def test_a_fleet_is_in_use_while_its_lock_is_held_and_abandoned_when_it_is_free(
     os.close(descriptor)
 
 
+PRINT_STATES = """
+import os, sys
+from tradewind.fleet.owner import here, owner_state
+here()  # Another user may not read the program's modules.
+os.setgid(54321)
+os.setuid(54321)
+print(*map(owner_state, sys.argv[1:]))
+"""
+
+
+@root_only
+def test_the_machines_of_a_user_whose_processes_are_hidden_are_not_swept() -> None:
+    """Many hosts show each user only their own processes: /proc is mounted with `hidepid`."""
+    hidden = 'mount --make-rprivate / && mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    unshare = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
+        pytest.skip("/proc cannot be mounted here")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    labels = [here().label, here().label.replace(f"-{os.getpid()}-", f"-{dead.pid}-")]
+    done = subprocess.run([*unshare, sys.executable, "-c", PRINT_STATES, *labels], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("in use gone\n", "")
+
+
 @pytest.mark.parametrize(
     ("host", "boot", "silent_s", "locked", "expected"),
     [
