@@ -33,6 +33,7 @@ from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.fleet.settings import LEASE_S, FleetSettings
+from tradewind.fleet.warm import Keeping
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
@@ -443,6 +444,29 @@ def test_a_machine_whose_owner_cannot_be_seen_from_here_is_not_swept() -> None:
             assert owner_state(here().label) == "in use"
         finally:
             owner.kill()
+
+
+@pytest.mark.parametrize(
+    ("is_here", "ended_ago_s", "state"),
+    [(True, -60, "warm"), (True, 60, "gone"), (False, -60, "warm"), (False, 60, "warm"), (False, 3700, "gone")],
+)
+def test_a_warm_fleet_of_a_host_whose_clock_is_late_is_not_swept(is_here: bool, ended_ago_s: int, state: str) -> None:
+    """Its machines end by themselves, so a wait costs nothing; until then a transfer may use them."""
+    label = Keeping(60, time.time() - ended_ago_s).owner_label
+    assert owner_state(label if is_here else label.replace(here().host or "unknown", "0123456789abcdef")) == state
+
+
+@pytest.mark.parametrize(("ago_s", "is_expected"), [(60, True), (180, False), (-3600, True)])
+def test_a_machine_that_was_launched_before_the_clock_was_set_back_may_be_unlisted(
+    journal: FleetJournal, ago_s: int, is_expected: bool
+) -> None:
+    """Nobody knows how long ago that was. A fleet that was closed without it would leave it running."""
+    journal.open("one", "a test", LOCAL, {})
+    journal.launched("one", "late", "site:a", LEASE_S)
+    journal.record_attempt("one", Attempt(time.time(), "late", "site:a", "launched"))
+    journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - ?", (ago_s,))
+    assert journal.may_be_unlisted("one", 120.0) == ({"late": 1} if is_expected else {})
+    journal.close("one")
 
 
 def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(

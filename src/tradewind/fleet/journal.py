@@ -407,12 +407,13 @@ class FleetJournal:
         """Return the machines that were launched in the last `younger_s`, and whose leases last, each with the number
         of machines that had its name so far. Raises StateError.
 
-        The provider has acknowledged them, or they have answered. So they run, although a list may omit them.
+        The provider has acknowledged them, or they have answered. So they run, although a list may omit them. If the
+        clock was set back behind a launch, nobody knows how long ago that was.
         """
         rows = self.database.rows(
             "SELECT name, launched_unix_s + coalesce(lease_s, 0.0) > ?2 OR name IN"
             " (SELECT machine FROM leases WHERE fleet = ?1 AND lapses_unix_s > ?4)"
-            " FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND launched_unix_s BETWEEN ?2 - ?3 AND ?2"
+            " FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND launched_unix_s >= ?2 - ?3"
             " AND (ready_unix_s IS NOT NULL OR name IN"
             " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
             (fleet_id, self.unix_s(), younger_s, time.time()),
