@@ -173,7 +173,7 @@ class BootBook:
         )
         found = []
         for row in rows:
-            with suppress(ValueError, TypeError, KeyError, AttributeError):  # A damaged row must not hide the others.
+            with suppress(ValueError):  # A damaged row must not hide the others.
                 text, *known = checked(row, "tttssSTSSSS")
                 found.append(replace(Boot(*known), provider=_kind_in(text, known[1])))
         return found
@@ -191,11 +191,14 @@ def _usual(boots: Sequence[Boot]) -> UsualBoot:
 def _kind_in(text: str, region: str) -> str:
     """Return the kind of the provider that has machines in a region, from the record of a fleet's provider.
 
-    Raises ValueError, TypeError, KeyError, AttributeError if that is damaged.
+    Empty if the record is damaged.
     """
-    provider = parse_json(text)
-    members = (member for member in provider.get("members", ()) if region in member["regions"])
-    return str(next(members, {"provider": provider})["provider"].get("kind", ""))
+    try:
+        provider = parse_json(text)
+        members = (member for member in provider.get("members", ()) if region in member["regions"])
+        return str(next(members, {"provider": provider})["provider"].get("kind", ""))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ""
 
 
 def _in_words(phases_s: Mapping[str, float]) -> str:
