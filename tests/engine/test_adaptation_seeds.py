@@ -32,7 +32,7 @@ from tradewind.engine.replan import PlanRequest, TransferState, with_names_of, w
 from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import CallRefused, LaunchOrder, LaunchResult, Refusal
+from tradewind.fleet.provider import CallRefused, Ended, LaunchOrder, LaunchResult, Refusal
 from tradewind.fleet.settings import FleetSettings
 from tradewind.model.goal import Fastest, MaxCost, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
@@ -244,6 +244,38 @@ def test_a_machine_that_dies_while_the_api_is_out_is_replaced_after_that(
         (line,) = [line for line in transfer.adaptation.notices() if "takes its place" in line]
         assert line.startswith(f"machine {dead} ended; ")
         assert {gateway.name for gateway in transfer.adaptation.plan.gateways} <= transfer.living()
+
+
+def test_a_replacement_that_did_not_come_leaves_its_name_to_nobody(
+    tmp_path: Path, direct: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run, if its end failed, too. Another machine of its name would be taken for it."""
+    with transfer_of(tmp_path, direct) as (transfer, gateways):
+        provider, began, dead = transfer.provider, transfer.progress, direct.routes[0].nodes[-1]
+        transfer.adaptation._replan = False
+
+        def with_a_route_down() -> dict[str, Any]:
+            found, plan = began(), transfer.adaptation.plan
+            down = {transfer.adaptation._ids[route.nodes] for route in plan.routes if dead in route.nodes}
+            return {**found, "hops": [{**hop, "up": hop["id"] not in down} for hop in found["hops"]]}
+
+        def refuse(ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+            locked = Refusal("bad request", "it is locked")
+            return [Ended(each, refusal=None if each.endswith(f"/{dead}") else locked) for each in ids]
+
+        monkeypatch.setattr(transfer, "progress", with_a_route_down)
+        del provider.living[transfer.fleet.id, dead]
+        gateways.unready = 1.0
+        with monkeypatch.context() as patched:
+            patched.setattr(provider, "terminate", refuse)
+            transfer.run(2)
+        (late,) = set(provider.started) - direct.names
+        gateways.unready = 0.0
+        transfer.run(6)
+        (fresh,) = transfer.adaptation.plan.names - direct.names
+        assert fresh != late and provider.started.count(late) == 1
+        assert transfer.adaptation.notices()[-1] == f"machine {dead} ended; {fresh} takes its place"
+    assert provider.living == {}
 
 
 def test_a_relay_that_hangs_does_not_hold_up_its_replacement(

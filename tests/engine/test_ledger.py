@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.engine.test_jobs import make as make_job
 from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.test_fleet_seeds import RELAYS, plan_over
+from tradewind.cli.main import main
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import client_lock
 from tradewind.engine.ledger import (
     ALIVE_S_MAX,
@@ -33,7 +36,7 @@ from tradewind.fleet.provider import Ended, LaunchOrder, LaunchResult, Machine
 from tradewind.fleet.settings import LEASE_S, LEASE_S_MIN, FleetSettings
 from tradewind.gateway.process import STOP_S
 from tradewind.model.event import HopActivity, Progress, Summary
-from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount, billed_s
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, billed_s
 from tradewind.model.plan import Plan
 from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
@@ -406,6 +409,44 @@ def test_a_job_of_an_older_version_has_the_costs_of_that_version(tmp_path: Path)
     open_database(tmp_path).write("UPDATE ledgers SET prices = '{'")
     assert book.is_damaged()
     assert book.present({}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("ledgers", "prices", "{"),
+        ("ledgers", "earlier_usd", -5.0),
+        ("ledgers", "heartbeat_unix_s", "x"),
+        ("ledger_machines", "usd_per_s", -0.02),
+        ("ledger_machines", "launched_unix_s", b"\xff"),
+        ("ledger_machines", "ended_unix_s", -1e300),
+        ("ledger_runs", "egress_usd", float("-inf")),
+        ("ledger_runs", "read", '{"gets": -1000000000}'),
+        ("ledger_runs", "route_bytes", '{"a → b": "x"}'),
+    ],
+)
+def test_a_damaged_ledger_is_no_proof_of_the_cost(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    table: str,
+    column: str,
+    value: Any,
+) -> None:
+    """Neither as a job that cost nothing, nor as one below its ceiling, nor with an error of the program."""
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    control = JobControl(state_dir=str(tmp_path))
+    make_job(control.store, "job-1")
+    ledger = Ledger(PRICES, 1.0, (MachineUse(1, "f", "one", "site:a", 100.0, 200.0, 0.02),), (RunCount(1, 0.5),), 0.25)
+    control.book("job-1").write(ledger)
+    assert control.book("job-1").read() == ledger
+    control.store.database.write(f"UPDATE {table} SET {column} = ?", (value,))
+    for words in (["jobs", "show", "job-1"], ["jobs", "show", "job-1", "--json"], ["jobs", "receipt", "job-1"]):
+        assert main(words) == StateError.exit_code
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("error: the cost of job job-1 is unknown: its ledger in ")
+        assert main(["jobs", "list"]) == 0 and "job-1" in capsys.readouterr().out
 
 
 def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,9 +19,10 @@ from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import ComputeEngine
 from tests.fleet.aws_stage import AwsStage
 from tests.fleet.azure_stage import Stage as AzureStage
+from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.gcp_stage import GcpStage
 from tests.fleet.worlds import plan_between
-from tradewind.errors import ProviderRefused
+from tradewind.errors import GatewayError, ProviderRefused
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import (
@@ -37,7 +39,9 @@ from tradewind.fleet.provider import (
     Quota,
     Refusal,
 )
+from tradewind.fleet.readiness import Readiness
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.latch import Latch
 
 LATE_S = 1.5
 
@@ -152,3 +156,23 @@ def test_of_a_failed_start_that_left_nothing_nothing_is_said(
             provider, "launch", lambda orders: [LaunchResult(order, refusal=PERMISSION) for order in orders]
         )
         assert failed_start(provider, CLOUDS[opened], tmp_path)[0] == []
+
+
+class EndedHost:
+    """Access to a machine that a cloud has taken back while it booted."""
+
+    def ending(self, timeout_s: float) -> str | None:
+        return "its instance was terminated"
+
+    def log_tail(self, bytes_max: int) -> str:
+        return "tradewind: booted\n\n"
+
+
+def test_a_machine_that_ends_while_it_boots_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log alone does not say that it has ended."""
+    provider, machine = FakeProvider(random.Random(1), failing=0.0), Machine("id", "one", "site:a")
+    monkeypatch.setattr(provider, "host", lambda _: EndedHost())
+    readiness = Readiness(provider, lambda: (machine,), Latch())
+    with pytest.raises(GatewayError) as caught:
+        readiness.wait([machine], time.monotonic() + 60.0, lambda *_: None)
+    assert str(caught.value) == "gateway one did not start: its instance was terminated: tradewind: booted"

@@ -209,6 +209,27 @@ def test_a_launch_that_races_an_end_by_another_process_is_terminated(tmp_path: P
     assert provider.living == {}
 
 
+def test_a_new_machine_that_cannot_be_ended_is_not_taken_for_one_of_the_plan(
+    tmp_path: Path, gateways: FakeGateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not answer. It is ended with the fleet, and until then the fleet grows without it."""
+    provider, fleet = hooked(tmp_path, gateways, "relay-0")
+    before, gateways.unready = fleet.plan, 1.0
+
+    def refuse(ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        return [Ended(each, refusal=Refusal("bad request", "it is locked")) for each in ids]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(provider, "terminate", refuse)
+        with pytest.raises(GatewayError, match="may still run: bad request: it is locked"):
+            fleet.grow(plan_over(["relay-0"]))
+    assert fleet.plan == before
+    gateways.unready = 0.0
+    assert "relay-1" in fleet.grow(plan_over(["relay-1"])).addresses
+    fleet.close()
+    assert provider.living == {}
+
+
 def test_growing_a_fleet_that_is_closed_meanwhile_leaves_no_record(tmp_path: Path, gateways: FakeGateways) -> None:
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))

@@ -201,3 +201,20 @@ def test_a_fleet_that_was_given_back_ends_no_machine_when_it_is_closed_again(sta
         fleet.close()
     assert provider.ended == []
     assert stage.journal.load(stage.fleet).ownership == "abandoned"
+
+
+def test_a_machine_enrols_although_the_owner_has_not_heard_of_the_end_of_an_earlier_one_of_its_name(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that removes the earlier one can be lost."""
+    enrolment = stage.owner()
+    for key in ("first", "second"):
+        enrolment.join("two", key)
+    first, second = (
+        Machine(key, "two", "site:a", control="127.0.0.1:9", tags={KEY_TAG: key}) for key in ("first", "second")
+    )
+    enrolment.reach(first)
+    with monkeypatch.context() as patched:
+        patched.setattr(enrolment.owner, "remove", lambda _: None)
+        enrolment.dismiss("two")
+    assert enrolment.reach(second) is not None

@@ -33,6 +33,7 @@ from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.fleet.settings import LEASE_S, FleetSettings
+from tradewind.fleet.warm import Keeping
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
@@ -103,6 +104,30 @@ def test_a_fleet_is_in_use_while_its_lock_is_held_and_abandoned_when_it_is_free(
     (record,) = FleetJournal(journal.folder.parent).records()
     assert record.ownership == "in use"
     os.close(descriptor)
+
+
+PRINT_STATES = """
+import os, sys
+from tradewind.fleet.owner import here, owner_state
+here()  # Another user may not read the program's modules.
+os.setgid(54321)
+os.setuid(54321)
+print(*map(owner_state, sys.argv[1:]))
+"""
+
+
+@root_only
+def test_the_machines_of_a_user_whose_processes_are_hidden_are_not_swept() -> None:
+    """Many hosts show each user only their own processes: /proc is mounted with `hidepid`."""
+    hidden = 'mount --make-rprivate / && mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    unshare = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
+        pytest.skip("/proc cannot be mounted here")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    labels = [here().label, here().label.replace(f"-{os.getpid()}-", f"-{dead.pid}-")]
+    done = subprocess.run([*unshare, sys.executable, "-c", PRINT_STATES, *labels], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("in use gone\n", "")
 
 
 @pytest.mark.parametrize(
@@ -419,6 +444,29 @@ def test_a_machine_whose_owner_cannot_be_seen_from_here_is_not_swept() -> None:
             assert owner_state(here().label) == "in use"
         finally:
             owner.kill()
+
+
+@pytest.mark.parametrize(
+    ("is_here", "ended_ago_s", "state"),
+    [(True, -60, "warm"), (True, 60, "gone"), (False, -60, "warm"), (False, 60, "warm"), (False, 3700, "gone")],
+)
+def test_a_warm_fleet_of_a_host_whose_clock_is_late_is_not_swept(is_here: bool, ended_ago_s: int, state: str) -> None:
+    """Its machines end by themselves, so a wait costs nothing; until then a transfer may use them."""
+    label = Keeping(60, time.time() - ended_ago_s).owner_label
+    assert owner_state(label if is_here else label.replace(here().host or "unknown", "0123456789abcdef")) == state
+
+
+@pytest.mark.parametrize(("ago_s", "is_expected"), [(60, True), (180, False), (-3600, True)])
+def test_a_machine_that_was_launched_before_the_clock_was_set_back_may_be_unlisted(
+    journal: FleetJournal, ago_s: int, is_expected: bool
+) -> None:
+    """Nobody knows how long ago that was. A fleet that was closed without it would leave it running."""
+    journal.open("one", "a test", LOCAL, {})
+    journal.launched("one", "late", "site:a", LEASE_S)
+    journal.record_attempt("one", Attempt(time.time(), "late", "site:a", "launched"))
+    journal.database.write("UPDATE machines SET launched_unix_s = launched_unix_s - ?", (ago_s,))
+    assert journal.may_be_unlisted("one", 120.0) == ({"late": 1} if is_expected else {})
+    journal.close("one")
 
 
 def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(

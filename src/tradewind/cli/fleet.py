@@ -426,7 +426,11 @@ def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
             print(json.dumps({"id": fleet.id, "unreadable": fleet.because}))
         print(f"error: fleet {fleet.id} cannot be read: {fleet.because}", file=sys.stderr)
     if any(fleet.has_record for fleet in unreadable):
-        print(f"hint: check {fleets.folder}, and remove folders that are not yours", file=sys.stderr)
+        print(
+            f"hint: check {fleets.folder}, and remove folders that are not yours; "
+            "`tradewind fleet sweep` ends machines by their tags",
+            file=sys.stderr,
+        )
     elif unreadable:
         print("hint: no machine belongs to it; `tradewind fleet down` removes it", file=sys.stderr)
     return 1 if unreadable else 0

@@ -145,6 +145,9 @@ class Adaptation:
         #: Failed attempts to replace each dead machine, and the machines that the plan does without.
         self._failures: Counter[str] = Counter()
         self._lost: set[str] = set()
+        #: Names of machines that were ordered in place of others and did not come. They are not used again: one whose
+        #: end failed may still have its name.
+        self._failed_names: set[str] = set()
         self._total_bytes = 0
 
     def begin(self, gateways: JobGateways, run: RunSettings) -> None:
@@ -228,7 +231,7 @@ class Adaptation:
 
     def _replace_leaving(self, left_s: Mapping[str, float]) -> None:
         """Replace machines that the cloud takes back. They carry bytes until the others do, as long as they can."""
-        names = _fresh_names(sorted(left_s), self.plan_of_all.names)
+        names = self._fresh_names(sorted(left_s))
         self._leaving.report(names)
         if self._replacements + len(names) > REPLACEMENTS_MAX:
             return
@@ -239,12 +242,13 @@ class Adaptation:
         try:
             self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s))
         except (TradewindError, OSError) as error:
-            self._gateways.shrink(self.plan)
+            self._failed_names.update(names.values())
             if not self._ended:
                 them = "it" if len(names) == 1 else "them"
                 self._notices.put(
                     f"nothing replaces {', '.join(names)} before the cloud takes {them} back: {recorded_text(error)}"
                 )
+            self._gateways.shrink(self.plan)
             return
         self._replacements += len(names)
         for name, fresh in names.items():
@@ -262,22 +266,26 @@ class Adaptation:
             words = f"no more than {REPLACEMENTS_MAX} machines of a transfer are replaced"
             return self._notices.put(f"{format_count(len(dead), 'machine')} ended ({', '.join(dead)}); {words}")
         self._replacements += len(dead)
-        names = _fresh_names(dead, self.plan_of_all.names)
+        names = self._fresh_names(dead)
         plan = with_names(self.plan, names)
         try:
             self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
         except (TradewindError, OSError) as error:
-            self._gateways.shrink(self.plan)
+            self._failed_names.update(names.values())
             # Another machine may have died in the meantime: the next attempt replaces all of them.
             self._failures.update(dead)
             for name in dead:
                 if self._failures[name] >= REPLACE_TRIES_MAX:
                     self._lost.add(name)
                     self._notices.put(f"machine {name} ended and is not replaced: {recorded_text(error)}")
+            self._gateways.shrink(self.plan)
             return None
         for name, fresh in names.items():
             self._notices.put(f"machine {name} ended; {fresh} takes its place")
         return None
+
+    def _fresh_names(self, dead: Collection[str]) -> dict[str, str]:
+        return _fresh_names(dead, self.plan_of_all.names | self._failed_names)
 
     def _ceiling_now(self, plan: Plan) -> float | None:
         """Return the average price per GB that the ceiling allows after the cost of the machines."""

@@ -250,9 +250,12 @@ class Fleets:
 
     def _end(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
         for record in records:
-            is_free, jobs = record.ownership == "abandoned", self._jobs_of(record)
-            receipt = self._receipt(record.id)
+            is_free, receipt = record.ownership == "abandoned", None
+            jobs: Sequence[str] = ()
             try:
+                with suppress(StateError):  # The machines must end, even if their uses cannot be read.
+                    receipt = self._receipt(record.id)
+                    jobs = self._jobs_of(record)
                 ended = end_fleet(record, self._journal, self._gateway, Patience(say=self.say))
                 provider = make_provider(record.provider, self._gateway, self._journal)
                 remains = look_for_remains(provider, record.id, InFlight())
@@ -278,10 +281,10 @@ class Fleets:
     def _end_remains(self, record: FleetRecord) -> Iterator[FleetEnd]:
         """End the charges and the extra machines of jobs that were killed while they used a warm fleet."""
         book = WarmBook(self._journal)
-        keeping = book.keeping(record.id)
-        if keeping is None or all(use.ended_unix_s is not None for use in book.uses(record.id)):
-            return
         try:
+            keeping = book.keeping(record.id)
+            if keeping is None or all(use.ended_unix_s is not None for use in book.uses(record.id)):
+                return
             kept = {name: machine.region for name, machine in keeping.machines.items()}
             machines = end_extra(record, kept, self._journal, self._gateway)
         except FAILURES as error:

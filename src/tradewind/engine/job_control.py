@@ -237,7 +237,7 @@ class JobControl:
         ended_runs = self._end_former(journal, job_id, is_to_stop)
         document = record.document
         # Those that may not be ended here, such as after a reboot, are billed until their leases have expired.
-        ledger = without_unlaunched(self.ledger(record), ended_runs.unlaunched)
+        ledger = without_unlaunched(self._known_ledger(record), ended_runs.unlaunched)
         ledger = ledger.ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
         if deletion is not None and spec.delete is not None:
@@ -330,10 +330,18 @@ class JobControl:
         with ExitStack() as held:
             held.callback(self.store.hold(job_id).release)
             record = self.store.load(job_id)
-            return plan_rest(self.store, record, self.ledger(record), closed)
+            return plan_rest(self.store, record, self._known_ledger(record), closed)
 
     def ledger(self, record: JobRecord) -> Ledger:
-        """Return the cost of a job so far, line by line, even while another process runs it."""
+        """Return the cost of a job so far, line by line, even while another process runs it.
+
+        Raises StateError, also if its ledger is damaged.
+        """
+        self.book(record.id).require_whole()
+        return self._known_ledger(record)
+
+    def _known_ledger(self, record: JobRecord) -> Ledger:
+        """Return what is known of the cost of a job. A job without a ceiling can be resumed without its ledger."""
         return self.book(record.id).present(record.document, record.progress)
 
     def plan_of(self, record: JobRecord, *, latest: bool = False) -> Plan:
@@ -471,8 +479,8 @@ class JobControl:
         forget_uploads(folder)
 
     def jobs(self) -> list[JobRecord]:
-        """Return all jobs of the state folder, oldest first."""
-        return [self._with_cost(record) for record in self.store.records()]
+        """Return all jobs of the state folder, oldest first, without those whose record or ledger is damaged."""
+        return [self._with_cost(one) for one in self.store.records() if not self.book(one.id).is_damaged()]
 
     def unfinished(
         self, source: UrlOrPath | Sequence[UrlOrPath], destination: UrlOrPath | Sequence[UrlOrPath]

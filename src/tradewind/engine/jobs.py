@@ -37,6 +37,7 @@ from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.model.records import dataclass
 from tradewind.state.database import open_database
 from tradewind.state.schema import JOB_TABLES
+from tradewind.state.values import checked
 
 #: The lead's lock file. A lead creates it when it starts to work in the folder, and holds its lock while it lives.
 LOCK_FILE = "lock"
@@ -284,6 +285,13 @@ class JobStore:
         """Return the job of a row; `check` raises OSError if its folder is unusable. Raises JobUnreadable."""
         job_id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec = row[:11]
         try:
+            checked(row, "tmttttpTTttT")
+            if state not in (OPEN, *ENDED):
+                raise ValueError(f"its state is {state!r}")
+            ends = _parsed(destinations, list)
+            checked(ends, "t" * len(ends))
+            parsed_spec = _parsed(spec, dict)
+            checked([store["url"] for store in _stores_of(parsed_spec)], "t" * (1 + len(parsed_spec["targets"])))
             if check is not None:
                 check(job_id)
             status = self._status(job_id) if state == OPEN else None
@@ -292,10 +300,10 @@ class JobStore:
                 "created_unix_ms": created_unix_ms,
                 "verb": verb,
                 "source": source,
-                "destinations": _parsed(destinations, list),
+                "destinations": ends,
                 **_parsed(request, dict),
                 "topology": None if row[11] is None else _parsed(row[11], dict),
-                "spec": _located(_parsed(spec, dict), self.path(job_id)),
+                "spec": _located(parsed_spec, self.path(job_id)),
             }
             if state != OPEN:
                 known = {} if summary is None else {"summary": _parsed(summary, dict)}
@@ -531,6 +539,11 @@ def _parsed(text: Any, kind: type) -> Any:
     if not isinstance(document, kind):
         raise ValueError(f"not a JSON {kind.__name__}")
     return document
+
+
+def _stores_of(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the stores of a job: that of its source first. Raises KeyError, TypeError."""
+    return [spec["source"], *(target["store"] for target in spec["targets"])]
 
 
 def _unreadable(what: str, reason: str) -> JobUnreadable:

@@ -35,7 +35,7 @@ from tradewind.model.ledger import (
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
 from tradewind.model.units import format_count, format_usd
-from tradewind.state.database import BUSY_S, Database
+from tradewind.state.database import BUSY_S, TROUBLE, Database
 from tradewind.state.ledger_rows import read_ledger, write_ledger
 
 __all__ = ["SAVE_S", "JobLedger", "LedgerBook", "without_unlaunched"]
@@ -350,6 +350,14 @@ class LedgerBook:
         """Return whether the ledger exists but is unreadable. Raises StateError."""
         there = self._database.row("SELECT 1 FROM ledgers WHERE job = ?", (self._job_id,)) is not None
         return there and self.read() is None
+
+    def require_whole(self) -> None:
+        """Raise StateError if the ledger exists but is unreadable: without it the job would seem to have cost less."""
+        if self.is_damaged():
+            raise StateError(
+                f"the cost of job {self._job_id} is unknown: its ledger in {self._database.path} is damaged",
+                hint=f"restore the database from a copy: {TROUBLE}",
+            )
 
     def write(self, ledger: Ledger, busy_s: float = BUSY_S) -> None:
         """Record a ledger, replacing the previous one; it survives a power loss. Raises StateError."""

@@ -253,10 +253,21 @@ class RunStarter:
         return None if fleet is None else WarmChoice(fleet, is_required=not (self._spec.resume or self._is_under_way))
 
     def _push_programs(self, gateways: JobGateways, spec: JobSpec, run: RunSettings, plan: Plan) -> None:
-        """Give the gateways their programs; the lead begins to work."""
+        """Give the gateways their programs; the lead begins to work. Raises GatewayError."""
         deployment = gateways.deployment()
-        for program in compile_programs(deployment, spec, run).values():
-            gateways.give_program(deployment, program)
+        try:
+            for program in compile_programs(deployment, spec, run).values():
+                gateways.give_program(deployment, program)
+        except GatewayError as error:
+            living = gateways.living() | {plan.lead}
+            gone = [one for one in plan.gateways if one.name not in living]
+            if not gone:
+                raise
+            more = "" if len(gone) == 1 else f" and {len(gone) - 1} more"
+            raise GatewayError(
+                f"machine {gone[0].name} in {gone[0].region}{more} ended before it had work",
+                hint="the other machines were ended; run the command again",
+            ) from error
         if self._is_recorded:
             self._store.set_lead(self._job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
 

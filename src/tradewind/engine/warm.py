@@ -259,8 +259,8 @@ def _living(control: JobControl, journal: FleetJournal, record: FleetRecord, boo
     """Return the machines that a plan can count on: of each region those before the first that has ended, because a
     plan uses the first ones.
     """
-    keeping = book.keeping(record.id)
     try:
+        keeping = book.keeping(record.id)
         provider = make_provider(record.provider, control.gateway, journal)
         lapses, soon_s = journal.lease_ends(record.id), time.time() + MARGIN_S
         listed = provider.machines({FLEET_TAG: record.id})

@@ -6,7 +6,9 @@ All times are of this machine's clock: those of providers may be wrong.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tradewind.fleet.journal import FleetJournal
@@ -15,6 +17,7 @@ from tradewind.model.document import parse_json
 from tradewind.model.origin import Origin
 from tradewind.model.records import dataclass, replace
 from tradewind.model.units import format_count, format_duration
+from tradewind.state.values import checked
 
 __all__ = ["PHASES", "Boot", "BootBook", "BootKind", "BootRecorder", "UsualBoot"]
 
@@ -168,17 +171,12 @@ class BootBook:
             f" WHERE ready_unix_s IS NOT NULL AND {condition} ORDER BY machines.fleet, machines.number",
             values,
         )
-        providers = {text: _provider(text) for text in {row[0] for row in rows}}
-        return [replace(Boot(*row), provider=_kind_in(providers[text], row[1])) for text, *row in rows]
-
-
-def _provider(text: str) -> Mapping[str, Any]:
-    """Return the document of a provider; an empty one if the record is damaged."""
-    try:
-        found = parse_json(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = []
+        for row in rows:
+            with suppress(ValueError):  # A damaged row must not hide the others.
+                text, *known = checked(row, "tttssSTSSSS")
+                found.append(replace(Boot(*known), provider=_kind_in(text, known[1])))
+        return found
 
 
 def _usual(boots: Sequence[Boot]) -> UsualBoot:
@@ -189,10 +187,18 @@ def _usual(boots: Sequence[Boot]) -> UsualBoot:
     return UsualBoot(len(boots), usual_s, min(begins_s, default=0.0))
 
 
-def _kind_in(provider: Mapping[str, Any], region: str) -> str:
-    """Return the kind of the provider that has machines in a region."""
-    members = (member for member in provider.get("members", ()) if region in member["regions"])
-    return str(next(members, {"provider": provider})["provider"].get("kind", ""))
+@functools.lru_cache(maxsize=64)
+def _kind_in(text: str, region: str) -> str:
+    """Return the kind of the provider that has machines in a region, from the record of a fleet's provider.
+
+    Empty if the record is damaged.
+    """
+    try:
+        provider = parse_json(text)
+        members = (member for member in provider.get("members", ()) if region in member["regions"])
+        return str(next(members, {"provider": provider})["provider"].get("kind", ""))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ""
 
 
 def _in_words(phases_s: Mapping[str, float]) -> str:

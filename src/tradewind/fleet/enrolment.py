@@ -68,7 +68,11 @@ class Enrolment:
             return machine.control
         if machine.inbound and machine.control is None:
             return None
-        if self._admitted.get(machine.name) != (machine.id, machine.control):
+        known = self._admitted.get(machine.name)
+        if known != (machine.id, machine.control):
+            if known is None or known[0] != machine.id:
+                # An earlier machine of this name may still be known to the owner: its removal can be lost.
+                self.owner.remove(machine.name)
             token = self._tokens[machine.tags[KEY_TAG]]
             calls_home = not machine.inbound and (machine.control is None or machine.is_guest)
             self.owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)

@@ -223,8 +223,10 @@ class Fleet:
             self._launch(orders)
             self._wait_ready(fresh, ready_s)
         except BaseException:
-            self._machines.end(fresh)
-            self._return_to(before)
+            try:
+                self._machines.end(fresh)
+            finally:
+                self._return_to(before)
             raise
         self._renewals.shorten(plan.names - fresh)
         return self._deployment(plan)

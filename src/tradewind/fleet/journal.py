@@ -21,11 +21,13 @@ from typing import Any
 from tradewind.errors import ConfigError, FleetNotFound, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.clock import host_unix_s
+from tradewind.model.digest import sha256_hex
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
+from tradewind.state.values import checked, damaged
 
 __all__ = ["TAKEN_HINT", "Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
 
@@ -36,6 +38,8 @@ MADE_S = 10.0
 CLOSED_FLEETS_MAX = 1000
 #: Timeout of writing a heartbeat or the time of a machine while another process writes.
 BUSY_S = 2.0
+#: Key of the digest of a fleet's id and provider, in the provider's document.
+DIGEST = "digest"
 TAKEN_HINT = "nothing was started; plan the transfer again"
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
@@ -153,7 +157,7 @@ class FleetJournal:
                 (
                     fleet_id,
                     purpose,
-                    json.dumps(dict(provider)),
+                    json.dumps({**provider, DIGEST: _digest(fleet_id, provider)}),
                     json.dumps(dict(machines)),
                     int(now_s * 1000),
                     json.dumps(here().document()),
@@ -258,7 +262,7 @@ class FleetJournal:
     def attempts(self, fleet_id: str) -> list[Attempt]:
         """Return the attempts to launch machines of a fleet, oldest first, even after the fleet was closed.
 
-        Raises FleetNotFound.
+        Raises FleetNotFound, StateError.
         """
         self.path(fleet_id)
         if not self.database.rows("SELECT 1 FROM fleets WHERE id = ?", (fleet_id,)):
@@ -268,7 +272,8 @@ class FleetJournal:
             " ORDER BY number",
             (fleet_id,),
         )
-        return [Attempt(*row) for row in rows]
+        with damaged(f"the record of fleet {fleet_id}"):
+            return [Attempt(*checked(row, "sttttTTT")) for row in rows]
 
     def beat(self, fleet_id: str) -> None:
         """Write the owner's heartbeat, on which hosts rely that share the folder but no locks. A failure is ignored."""
@@ -327,21 +332,30 @@ class FleetJournal:
     def lease_ends(self, fleet_id: str) -> dict[str, float]:
         """Return when the lease of each running machine expires unless it is renewed [Unix s]. Raises StateError.
 
-        The machine has ended by then, whether or not it can be reached.
+        The machine has ended by then, whether or not it can be reached. A damaged lease is left out.
         """
         rows = self.database.rows(
             "SELECT machine, lapses_unix_s FROM leases WHERE fleet = ? AND machine IN"
             " (SELECT name FROM machines WHERE machines.fleet = leases.fleet AND ended_unix_s IS NULL)",
             (fleet_id,),
         )
-        return dict(rows)
+        found: dict[str, float] = {}
+        for row in rows:
+            with suppress(ValueError):
+                name, ends_unix_s = checked(row, "ts")
+                found[name] = ends_unix_s
+        return found
 
     def lives(self, fleet_id: str) -> list[tuple[str, float, float | None]]:
-        """Return name, launch and end of each machine of a fleet [Unix s], oldest first; None for one that runs."""
+        """Return name, launch and end of each machine of a fleet [Unix s], oldest first; None for one that runs.
+
+        Raises StateError.
+        """
         rows = self.database.rows(
             "SELECT name, launched_unix_s, ended_unix_s FROM machines WHERE fleet = ? ORDER BY number", (fleet_id,)
         )
-        return [(name, began_s, ended_s) for name, began_s, ended_s in rows]
+        with damaged(f"the record of fleet {fleet_id}"):
+            return [(name, began_s, ended_s) for name, began_s, ended_s in (checked(row, "tsS") for row in rows)]
 
     def open_regions(self, fleet_id: str) -> set[str]:
         """Return the regions of the machines whose end was not noted, wanted or not. Raises StateError."""
@@ -393,17 +407,18 @@ class FleetJournal:
         """Return the machines that were launched in the last `younger_s`, and whose leases last, each with the number
         of machines that had its name so far. Raises StateError.
 
-        The provider has acknowledged them, or they have answered. So they run, although a list may omit them.
+        The provider has acknowledged them, or they have answered. So they run, although a list may omit them. If the
+        clock was set back behind a launch, nobody knows how long ago that was.
         """
         rows = self.database.rows(
             "SELECT name, launched_unix_s + coalesce(lease_s, 0.0) > ?2 OR name IN"
             " (SELECT machine FROM leases WHERE fleet = ?1 AND lapses_unix_s > ?4)"
-            " FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND launched_unix_s BETWEEN ?2 - ?3 AND ?2"
+            " FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND launched_unix_s >= ?2 - ?3"
             " AND (ready_unix_s IS NOT NULL OR name IN"
             " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
             (fleet_id, self.unix_s(), younger_s, time.time()),
         )
-        names = [name for name, _, _ in self.lives(fleet_id)]
+        names = [name for (name,) in self.database.rows("SELECT name FROM machines WHERE fleet = ?", (fleet_id,))]
         return {name: names.count(name) for name, is_leased in rows if is_leased}
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
@@ -502,8 +517,9 @@ class FleetJournal:
 
     def _read(self, row: Sequence[Any]) -> FleetRecord | UnreadableFleet:
         fleet_id, purpose, provider, machines, created_unix_ms, owner_text, lock_inode, heartbeat_unix_s, warm = row
-        folder = self.folder / fleet_id
+        folder = self.folder / str(fleet_id)
         try:
+            checked(row, "ttttmtTsS")
             with suppress(FileNotFoundError):  # A folder that was removed by hand has no lock to check.
                 require_own(folder)
                 if lock_inode is not None and lock_inode != str(os.stat(folder / LOCK).st_ino):
@@ -513,8 +529,8 @@ class FleetJournal:
             return FleetRecord(
                 fleet_id,
                 purpose,
-                dict(parse_json(provider)),
-                dict(parse_json(machines)),
+                _provider(fleet_id, provider),
+                _regions(machines),
                 created_unix_ms,
                 owner,
                 ownership(owner, locked=is_locked(folder / LOCK), heartbeat_unix_s=heartbeat_unix_s),
@@ -522,9 +538,9 @@ class FleetJournal:
                 warm,
             )
         except ConfigError as error:
-            return UnreadableFleet(fleet_id, str(error))
+            return UnreadableFleet(str(fleet_id), str(error))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            return UnreadableFleet(fleet_id, f"its record cannot be read ({type(error).__name__}: {error})")
+            return UnreadableFleet(str(fleet_id), f"its record cannot be read ({type(error).__name__}: {error})")
 
     def note(self, statement: str, values: Sequence[Any]) -> None:
         """Write a fact that is for information only: failures are ignored."""
@@ -538,6 +554,31 @@ class FleetJournal:
         if lock is None:
             raise GatewayError(f"fleet {fleet_id} is in use by another process")
         self._locks[fleet_id] = lock
+
+
+def _digest(fleet_id: str, provider: Mapping[str, Any]) -> str:
+    return sha256_hex(json.dumps([fleet_id, provider], sort_keys=True).encode())[:16]
+
+
+def _provider(fleet_id: str, text: str) -> dict[str, Any]:
+    """Return the document of a fleet's provider. Raises ValueError, TypeError.
+
+    In another region or account than that of the fleet there are no machines, so the fleet would be taken for ended.
+    """
+    found = dict(parse_json(text))
+    digest = found.pop(DIGEST, None)  # Older versions wrote none.
+    if not isinstance(found.get("kind"), str):
+        raise ValueError("its provider has no kind")
+    if digest is not None and digest != _digest(fleet_id, found):
+        raise ValueError("its provider is not the one that was recorded")
+    return found
+
+
+def _regions(text: str) -> dict[str, str]:
+    """Return the regions of wanted machines, by name. Raises ValueError, TypeError."""
+    found = dict(parse_json(text))
+    checked([*found.values()], "t" * len(found))
+    return found
 
 
 def _left_alone(folder: Path) -> bool:

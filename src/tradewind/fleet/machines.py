@@ -154,7 +154,10 @@ class FleetMachines:
         self.by_name.update({name: machine for name, machine in listed.items() if name in wanted})
 
     def end(self, names: set[str]) -> None:
-        """End machines of a fleet that keeps running. Holds no lock: the fleet may be closed at any moment."""
+        """End machines of a fleet that keeps running. Holds no lock: the fleet may be closed at any moment.
+
+        Raises GatewayError if some may still run: they are charged, and ended when the fleet is closed.
+        """
         if not names:
             return
         gone: dict[str, Machine] = {}
@@ -166,12 +169,15 @@ class FleetMachines:
         for name in names:
             if (machine := self.by_name.pop(name, None)) is not None:
                 gone[machine.id] = machine
-        self.terminate(list(gone.values()))
+        try:
+            self.terminate(list(gone.values()))
+        finally:
+            for name in names:
+                self._leases.end(name)
+                self._addresses.pop(name, None)
+                self._dismiss(name)
         for name in names:
             self.charges.ended(name)
-            self._leases.end(name)
-            self._addresses.pop(name, None)
-            self._dismiss(name)
 
     def end_all(self, grace_s: float) -> None:
         """End the known machines, those that the provider lists, and those that are being launched."""

@@ -34,6 +34,9 @@ __all__ = [
 HEARTBEAT_S = 60.0
 #: A fleet of an earlier boot of this host is abandoned after this time without a heartbeat. It is as long as a lease.
 HEARTBEAT_STALE_S = 900.0
+#: Maximum difference of the clocks of two hosts. A warm fleet of another host may be in use until this long after its
+#: end by the clock of this one.
+CLOCKS_APART_S = 3600.0
 
 Ownership = Literal["in use", "abandoned", "elsewhere"]
 
@@ -92,9 +95,10 @@ def owner_state(label: str) -> OwnerState:
     transfer may run.
     """
     host, *rest = label.split("-")
-    if rest[-2:-1] == ["warm"] and rest[-1].isdecimal():
-        return "warm" if time.time() < int(rest[-1]) else "gone"
     here_host, *here_rest = here().label.split("-")
+    if rest[-2:-1] == ["warm"] and rest[-1].isdecimal():
+        is_here = (host, rest[:1]) == (here_host, here_rest[:1])
+        return "warm" if time.time() < int(rest[-1]) + (0.0 if is_here else CLOCKS_APART_S) else "gone"
     if host != here_host or not here().host or len(rest) != len(here_rest):
         return "elsewhere"
     (boot, namespace, pid, started), (here_boot, here_namespace, _, _) = rest, here_rest

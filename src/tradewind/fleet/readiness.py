@@ -109,8 +109,9 @@ class Readiness:
         host = self._provider.host(machine)
         how = None if host is None else host.ending(0.0)
         if how is not None or machine.ended or self._is_unlisted(machine):
-            log = "" if host is None else host.log_tail(TAIL_BYTES)
-            raise GatewayError(f"gateway {machine.name} did not start: {log or how or 'its machine has ended'}")
+            log = "" if host is None else host.log_tail(TAIL_BYTES).strip()
+            why = how or "its machine has ended"
+            raise GatewayError(f"gateway {machine.name} did not start: {why}{f': {log}' if log else ''}")
 
     def _is_unlisted(self, machine: Machine) -> bool:
         """Return whether the provider does not list a machine although it had time to."""

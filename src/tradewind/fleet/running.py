@@ -33,9 +33,13 @@ class RunningProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the process still runs. A zombie does not count, nor does another process with the same id."""
+        """True if the process still runs. A zombie does not count, nor does another process with the same id.
+
+        /proc may hide the processes of other users (`hidepid`). Such a process counts as this one: its id is all that
+        is known of it.
+        """
         if self.started is not None:
-            return _stat(self.pid) == self.started
+            return _stat(self.pid) == self.started or _is_hidden(self.pid)
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -75,7 +79,7 @@ class RunningProcess:
         No effect either if its start is unknown: its id may belong to another process by now.
         """
         if self.started is not None and self.alive:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     def document(self) -> dict[str, Any]:
@@ -119,6 +123,19 @@ def _stat(pid: int) -> int | None:
     except OSError:
         return None
     return int(fields[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Return whether a process of another user runs that /proc does not show."""
+    if os.path.exists(f"/proc/{pid}"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
 
 
 def _fields(pid: int) -> list[str]:

@@ -16,6 +16,7 @@ from tradewind.fleet.owner import here
 from tradewind.model.document import parse_json
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass, field, fields
+from tradewind.state.values import checked, damaged
 
 __all__ = ["MARGIN_S", "WARM_PURPOSE", "Keeping", "WarmBook", "WarmMachine", "WarmUse"]
 
@@ -88,12 +89,16 @@ class WarmBook:
             )
 
     def keeping(self, fleet_id: str) -> Keeping | None:
-        """Return how a fleet is kept; None if it is not. Raises StateError."""
+        """Return how a fleet is kept; None if it is not. Raises StateError, also for a damaged record."""
         row = self._database.row("SELECT idle_s, ends_unix_s, machines FROM warm_fleets WHERE fleet = ?", (fleet_id,))
         if row is None:
             return None
-        machines = {name: WarmMachine(*values) for name, values in parse_json(row[2]).items()}
-        return Keeping(int(row[0]), float(row[1]), machines)
+        with damaged(f"the record of warm fleet {fleet_id}"):
+            idle_s, ends_unix_s, machines = checked(row, "pst")
+            read = {
+                name: WarmMachine(*checked(values, "tTpptppTp")) for name, values in dict(parse_json(machines)).items()
+            }
+            return Keeping(int(idle_s), float(ends_unix_s), read)
 
     def free(self) -> list[FleetRecord]:
         """Return the warm fleets that no process uses and whose machines do not end within MARGIN_S, oldest first."""
@@ -128,4 +133,5 @@ class WarmBook:
             "SELECT job, machine, began_unix_s, ended_unix_s FROM warm_uses WHERE fleet = ? ORDER BY number",
             (fleet_id,),
         )
-        return [WarmUse(*row) for row in rows]
+        with damaged(f"the record of warm fleet {fleet_id}"):
+            return [WarmUse(*checked(row, "ttsS")) for row in rows]

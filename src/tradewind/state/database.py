@@ -25,7 +25,7 @@ from tradewind.model.files import require_own, state_folder
 from tradewind.state.filesystem import keeps_shared_memory
 from tradewind.state.schema import MIGRATIONS, VERSION
 
-__all__ = ["BUSY_S", "DATABASE_FILE", "MIGRATE_S", "Database", "open_database"]
+__all__ = ["BUSY_S", "DATABASE_FILE", "MIGRATE_S", "TROUBLE", "Database", "open_database"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ CLOSE_S = 0.5
 #: the disk. The next process reads the log first, so a long one costs more than it saves.
 KEPT_LOG_BYTES_MAX = 512 << 10
 
+#: Where the user reads how to recover a damaged database.
 TROUBLE = "docs/guides/troubleshooting.md#the-state-database"
 
 

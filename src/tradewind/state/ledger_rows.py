@@ -9,6 +9,7 @@ from tradewind.model.document import parse_json, to_document
 from tradewind.model.ledger import JobPrices, Ledger, MachineUse, RunCount
 from tradewind.model.requests import Requests
 from tradewind.state.database import Database
+from tradewind.state.values import checked
 
 __all__ = ["read_ledger", "write_ledger"]
 
@@ -33,26 +34,33 @@ def read_ledger(database: Database, job_id: str) -> Ledger | None:
         )
     if head is None:
         return None
-    prices, predicted_usd, earlier_usd, heartbeat_s, alive_s_max = head
+    prices, predicted_usd, earlier_usd, heartbeat_s, alive_s_max = checked(head, "tPppp")
     return Ledger(
         JobPrices.from_document(parse_json(prices)),
         predicted_usd,
-        tuple(MachineUse(*use) for use in machines),
+        tuple(MachineUse(*checked(use, "ptttsSptpp")) for use in machines),
         tuple(
             RunCount(
                 run,
                 usd,
-                Requests(**parse_json(read)),
-                Requests(**parse_json(write)),
-                parse_json(route_bytes),
+                Requests(**_counts(read)),
+                Requests(**_counts(write)),
+                _counts(route_bytes),
                 duplicate_bytes,
             )
-            for run, usd, read, write, route_bytes, duplicate_bytes in runs
+            for run, usd, read, write, route_bytes, duplicate_bytes in (checked(count, "pptttp") for count in runs)
         ),
         earlier_usd,
         heartbeat_s,
         alive_s_max,
     )
+
+
+def _counts(text: str) -> dict[str, int]:
+    """Return numbers by name. Raises ValueError, TypeError if they are damaged: a cost below zero would be no limit."""
+    found = dict(parse_json(text))
+    checked([*found.values()], "p" * len(found))
+    return found
 
 
 def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) -> None:

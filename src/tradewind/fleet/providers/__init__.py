@@ -48,9 +48,19 @@ def make_provider(
 
 
 def connect_provider(document: Mapping[str, Any], settings: Settings) -> Provider:
-    """Return the provider of a document. Raises GatewayError for a kind that this version does not know."""
+    """Return the provider of a document.
+
+    Raises GatewayError for a kind that this version does not know, and for a damaged document.
+    """
     kind = document["kind"]
     if kind not in KINDS:
         raise GatewayError(f"unknown provider {kind}", hint="use the version of tradewind that started this fleet")
-    provider: Provider = import_module(f"tradewind.fleet.providers.{kind}").connect(document, settings)
+    module = import_module(f"tradewind.fleet.providers.{kind}")
+    try:
+        provider: Provider = module.connect(document, settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GatewayError(
+            f"the record of provider {kind} cannot be read ({type(error).__name__}: {error})",
+            hint="`tradewind fleet sweep` ends its machines by their tags",
+        ) from error
     return provider
