@@ -25,10 +25,12 @@ def versitygw(
     address: str = "127.0.0.1",
     secret: str | None = None,
     region: str = REGION,
+    bucket_links: bool = False,
 ) -> Server:
     """Start versitygw. Its data is below ``data_parent``, by default the temporary folder.
 
     It listens at an ``address`` of this host. Its secret key is random unless given.
+    With ``bucket_links`` a link to the folder of a bucket is a bucket, too.
     """
     program = go_program("versitygw", MODULE, VERSION)
     folder = temporary_folder("versitygw", data_parent)
@@ -41,7 +43,8 @@ def versitygw(
         made = make_certificates(folder / "tls", address)
         ca_file = made.ca
         command += ["--cert", str(made.certificate), "--key", str(made.key)]
-    command += ["posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")]
+    command += ["posix", *(["--bucketlinks"] if bucket_links else [])]
+    command += ["--versioning-dir", str(folder / "versions"), str(folder / "data")]
     environment = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
     if workers is not None:
         environment["GOMAXPROCS"] = str(workers)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
+from testbed.odd_stores import Habits, OddPlace, OddStore
 from testbed.places import Place, S3Place
 from testbed.servers.process import Server
 from testbed.servers.rclone import rclone_program
@@ -107,6 +108,39 @@ def test_a_file_that_an_older_one_of_its_size_replaces_is_copied(
     for name in contents:
         (files / name).chmod(0o600)
     assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 0
+
+
+@pytest.mark.parametrize("compare", ["auto", "time"])
+def test_a_copy_that_has_the_time_of_its_listing_is_not_copied_back(
+    command: Command, tmp_path: Path, compare: str
+) -> None:
+    """Many servers list milliseconds and answer a `HEAD` with seconds."""
+    copy = tmp_path / "copy"
+    with OddStore("s3") as store:
+        there = OddPlace(store, command)
+        store.objects.put(there.bucket, "a", b"content", modified_s=1_500_000_000.299)
+        words: tuple[str | Path, ...] = ("sync", there.url, copy, "--json", *there.flags("src"))
+        assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 1
+        assert times(copy) == {"a": 1_500_000_000_299_000_000}
+        back: tuple[str | Path, ...] = (copy, there.url, "--compare", compare, *there.flags("dst"))
+        assert command.run("check", *back).code == 0
+        assert command.run("sync", *back, "--json").expect(0).summary["progress"]["objects_done"] == 0
+
+
+def test_a_file_changed_in_the_second_of_its_object_is_compared_by_its_bytes(command: Command, tmp_path: Path) -> None:
+    """The object may have been written before or after the change."""
+    files = tmp_path / "files"
+    files.mkdir()
+    with OddStore("s3", Habits(whole_seconds=True)) as store:
+        there = OddPlace(store, command)
+        for name in ("same", "other"):
+            (files / name).write_bytes(b"content")
+            os.utime(files / name, ns=(OLD_NS, OLD_NS))
+            store.objects.put(there.bucket, name, b"content" if name == "same" else b"changed", modified_s=OLD_NS / 1e9)
+        words: tuple[str | Path, ...] = (files, there.url, *there.flags("dst"))
+        assert "other" in command.run("check", *words).expect(6).stdout
+        assert command.run("sync", *words, "--json").expect(0).summary["progress"]["objects_done"] == 1
+        assert there.contents() == {"same": b"content", "other": b"content"}
 
 
 @pytest.mark.parametrize(

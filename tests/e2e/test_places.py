@@ -267,6 +267,24 @@ def test_another_name_in_another_place_is_moved(command: Command, place: Callabl
     assert set(source.sizes()) == {"other", "stays"}
 
 
+def test_a_bucket_that_is_a_link_to_another_is_detected(command: Command, tmp_path: Path) -> None:
+    """That a server lists both buckets does not prove that they differ."""
+    with versitygw(data_parent=tmp_path, bucket_links=True) as server:
+        there = S3Place(server, command)
+        fill(there)
+        (folder,) = tmp_path.rglob(f"data/{there.bucket}")
+        linked = f"{there.bucket}-linked"
+        (folder.parent / linked).symlink_to(folder.name)
+        listed = command.run("ls", "s3://", *there.flags("src")).expect(0).stdout
+        assert {there.bucket, linked} <= set(listed.split())
+        for verb, flags, source, destination in [*NESTED, ("mv", ["-r"], "", ""), ("mv", [], "other", "other")]:
+            for one, other in [(there.bucket, linked), (linked, there.bucket)]:
+                sides = [f"s3://{one}/{source}", f"s3://{other}/{destination}"]
+                said = assert_refused(command, verb, *flags, *sides, *there.flags("src"), *there.flags("dst"))
+                assert "cannot be told apart" in said
+        assert_untouched(there)
+
+
 def test_files_behind_a_server_are_detected(command: Command, tmp_path: Path) -> None:
     with versitygw(data_parent=tmp_path) as server:
         there = S3Place(server, command)

@@ -217,7 +217,19 @@ fn has_changed_since(times: Times, source: &ObjectInfo, destination: &ObjectInfo
 
 /// Returns whether times decide about objects whose attributes are known, so that no file need be read.
 pub fn is_decided_by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> bool {
-    has_kept_time(source, destination) || !keeps_time(destination) && has_changed_since(times, source, destination)
+    has_kept_time(source, destination)
+        || !keeps_time(destination)
+            && has_changed_since(times, source, destination)
+            && !may_be_of_one_second(times, source, destination)
+}
+
+/// Returns the object of a `HEAD` with the milliseconds of its listing, which many servers state only there.
+pub fn with_listed_time(headed: ObjectInfo, listed: &ObjectInfo) -> ObjectInfo {
+    let state = |object: &ObjectInfo| (object.size_bytes, object.modified_unix_ms.div_euclid(1000));
+    let is_one = state(&headed) == state(listed) && headed.etag == listed.etag;
+    let modified_unix_ms =
+        if is_one { headed.modified_unix_ms.max(listed.modified_unix_ms) } else { headed.modified_unix_ms };
+    ObjectInfo { modified_unix_ms, ..headed }
 }
 
 /// Returns whether one is a file, and the other an object that keeps exactly its time.
@@ -469,6 +481,23 @@ mod tests {
         }
         let is_decided = |kept| is_decided_by_time(OF_WRITING, &old(2_001), &keeping(kept));
         assert_eq!((is_decided(Some("1")), is_decided(None), is_decided(Some("1.5"))), (true, true, false));
+    }
+
+    #[test]
+    fn a_file_that_may_have_changed_in_the_second_of_its_object_is_read() {
+        let within = |ms: i64| file(ms * MILLISECOND_NS, ms * MILLISECOND_NS);
+        let is_decided = |file: &ObjectInfo| is_decided_by_time(OF_WRITING, file, &keeping(None));
+        assert_eq!((is_decided(&within(2_500)), is_decided(&within(3_500))), (false, true));
+    }
+
+    #[test]
+    fn the_milliseconds_of_a_listing_stay_known() {
+        let tagged = |tag: &str, at| ObjectInfo { etag: Some(tag.to_owned()), ..object(1, at, None, None) };
+        let merged = |headed, listed| with_listed_time(headed, &listed).modified_unix_ms;
+        assert_eq!(merged(tagged("a", 2_000), tagged("a", 2_299)), 2_299);
+        assert_eq!(merged(tagged("a", 2_299), tagged("a", 2_000)), 2_299);
+        assert_eq!(merged(tagged("a", 2_000), tagged("b", 2_299)), 2_000, "it was replaced after it was listed");
+        assert_eq!(merged(tagged("a", 3_000), tagged("a", 2_299)), 3_000, "it was written again");
     }
 
     #[test]

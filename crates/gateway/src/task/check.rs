@@ -7,7 +7,7 @@ use super::streams::Streams;
 use super::text::{escaped, one_line};
 use super::unlisted::Unlisted;
 use crate::failure::{counted, object_url};
-use crate::lead::compare::{Difference, Tags, Times, Verdict, decide};
+use crate::lead::compare::{Difference, Tags, Times, Verdict, decide, with_listed_time};
 use crate::lead::join::{Join, JoinError, Joined, Side};
 use crate::lead::local_sums::{decide_reading, is_file};
 use crate::lead::pages::{Listing, RANGES_AT_ONCE_MAX};
@@ -308,7 +308,8 @@ impl Check {
         match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
             Verdict::NeedsChecksums => {
                 let _permit = pairs.acquire().await;
-                let (ours, theirs) = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                let headed = futures::try_join!(self.ask(source, ours), self.ask(target, theirs))?;
+                let (ours, theirs) = (with_listed_time(headed.0, ours), with_listed_time(headed.1, theirs));
                 let ours = self.tags[0].trusted(&ours).into_owned();
                 let theirs = self.tags[1].trusted(&theirs).into_owned();
                 decide_reading(rule, (source, ours), (target, theirs), self.policy).await

@@ -264,7 +264,9 @@ impl Walk {
                     self.ask(&self.survey.source, &candidate.ours.key),
                     self.ask(target, &candidate.target_key)
                 );
-                let (Ok(ours), Ok(theirs)) = asked else { return false };
+                let (Ok(ours), Ok(headed)) = asked else { return false };
+                let ours = compare::with_listed_time(ours, &candidate.ours);
+                let theirs = compare::with_listed_time(headed, theirs);
                 let (ours, theirs) =
                     (source_tags.trusted(&ours).into_owned(), target_tags.trusted(&theirs).into_owned());
                 let (source, policy) = (&self.survey.source, self.policy);
