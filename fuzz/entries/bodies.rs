@@ -9,7 +9,8 @@ use tradewind_gateway::node::inbound::parse_orders;
 use tradewind_gateway::node::parcel::{Arrived, Coded, parse_manifest};
 use tradewind_gateway::node::seal::{Seal, sealed_bytes};
 use tradewind_gateway::node::work::{SinkAnswer, parse_exactly};
-use tradewind_wire::frame::{CHECKSUMS_BYTES, Codec, Head, Purpose, SealId};
+use tradewind_store::Crcs;
+use tradewind_wire::frame::{CHECKSUM_BYTES, Codec, Head, Purpose, SealId};
 use tradewind_wire::{RequestId, RouteId};
 
 /// Parses `data` as a manifest, as a batch of orders, as a sink's answer, as a relay's reports and as a recipe. A parsed
@@ -46,7 +47,7 @@ pub(crate) fn run(data: &[u8]) {
 fn body(data: &[u8]) {
     let Some(([low, high, checksums, cut], content)) = data.split_first_chunk() else { return };
     let seal = Arc::new(Seal::from_hex(&"05".repeat(32)).expect("a key"));
-    let raw_bytes = content.len() as u64 + u64::from(*checksums) * CHECKSUMS_BYTES as u64;
+    let raw_bytes = content.len() as u64 + u64::from(*checksums) * CHECKSUM_BYTES as u64;
     let head = Head {
         request: RequestId(1),
         route: RouteId(0),
@@ -64,7 +65,7 @@ fn body(data: &[u8]) {
     let body = vec![Bytes::copy_from_slice(content)];
     let coded = Coded { head, body, objects: Vec::new(), arrived: Arrived::default() };
     seal.sealing(&coded).fill(&mut wire).expect("it is sealed");
-    let mut opening = seal.opening(&coded.head, true);
+    let mut opening = seal.opening(&coded.head, Some(Crcs::Both));
     wire.chunks(64 * (usize::from(*cut) + 1)).for_each(|piece| opening.push(BytesMut::from(piece)));
     let opened = opening.finish();
     assert_eq!(opened.is_ok(), !wire.is_empty());

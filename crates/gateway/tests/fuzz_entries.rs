@@ -113,7 +113,8 @@ fn orders() -> Vec<Order> {
         check: Some(Box::new(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() })),
     };
     let condition = Precondition::default();
-    let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
+    let part =
+        SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place(), crc32c: true };
     let tasks = [SourceTask::Bundle(vec![fetch; 3]), part, SourceTask::Pass(manifests().remove(0))];
     let order = |(id, task)| Order {
         request: RequestId(id),

@@ -43,7 +43,9 @@ mod written;
 mod xml;
 
 pub use account::{Account, make_bucket, remove_bucket};
-pub use checksum::{Checksums, Crc32c, Crc64Nvme, PassingChecksums, combine_crc32c, combine_crc64nvme, may_be_md5};
+pub use checksum::{
+    Checksums, Crc32c, Crc64Nvme, Crcs, PassingChecksums, combine_crc32c, combine_crc64nvme, may_be_md5,
+};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::StoreConfig;
 pub use delegated::{Delegated, StoreAuthority};
@@ -116,9 +118,11 @@ pub trait Store: Debug + Send + Sync {
         true
     }
 
-    /// Returns whether a write computes the checksums of its bytes, unless [`Payload::with_checksums`] states them.
-    fn computes_checksums(&self) -> bool {
-        false
+    /// Returns the CRCs of a write's bytes that the store works with. A caller that has the bytes in the cache may compute
+    /// them then ([`Payload::with_checksums`]). Both are wanted where the store may take or state a CRC-32C and no
+    /// CRC-64/NVME: the checksums given to it shall have the CRC-32C, too ([`Payload::with_crc32c`]).
+    fn wanted_crcs(&self) -> Option<Crcs> {
+        None
     }
 
     /// Describes how this store is reached. Facts that are not known yet are left out.

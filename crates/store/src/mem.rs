@@ -7,7 +7,7 @@
 
 use crate::model::another_state;
 use crate::{
-    Checksums, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    Checksums, Crcs, Download, Error, ErrorKind, Expect, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreConfig, StoreDescription,
     StoreLimits, UploadId, Written,
 };
@@ -147,7 +147,8 @@ impl MemStore {
 
     /// Computes the CRCs of the bytes and compares them with the given ones.
     fn check(&self, operation: &'static str, key: &str, payload: &Payload, given: &Checksums) -> Result<Checksums> {
-        let sums = payload.checksums();
+        let is_only_crc32c = given.crc64nvme.is_none() && given.crc32c.is_some();
+        let sums = payload.checksums(if is_only_crc32c { Crcs::Both } else { Crcs::Crc64 });
         if sums.agrees_with(&Checksums { md5: None, ..*given }) == Some(false) {
             return Err(self.error(
                 ErrorKind::ChecksumMismatch,
@@ -191,8 +192,8 @@ impl Store for MemStore {
         false
     }
 
-    fn computes_checksums(&self) -> bool {
-        true
+    fn wanted_crcs(&self) -> Option<Crcs> {
+        Some(Crcs::Crc64)
     }
 
     fn limits(&self) -> StoreLimits {

@@ -193,8 +193,8 @@ pub enum Purpose {
     Control,
 }
 
-/// Length of the checksums of one object or part at the end of a body: CRC-64/NVME and CRC-32C, little-endian.
-pub const CHECKSUMS_BYTES: usize = 12;
+/// Length of the checksum of one object or part at the end of a body: CRC-64/NVME, little-endian.
+pub const CHECKSUM_BYTES: usize = 8;
 
 /// Begins a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -211,7 +211,7 @@ pub struct Head {
     pub recipe_bytes: u32,
     /// Object bytes that are not in the body, because its recipe refers to them.
     pub referenced_bytes: u64,
-    /// How many objects (or parts) have their checksums after the object bytes, and not in the manifest.
+    /// How many objects (or parts) have their checksum after the object bytes, and not in the manifest.
     pub checksums: u32,
     /// Length of the decompressed body: manifest, recipe, object bytes and checksums.
     pub raw_bytes: u64,
@@ -226,7 +226,7 @@ pub struct Head {
 impl Head {
     /// Returns the length of the checksums at the end of the body.
     pub fn checksums_bytes(&self) -> u64 {
-        u64::from(self.checksums) * CHECKSUMS_BYTES as u64
+        u64::from(self.checksums) * CHECKSUM_BYTES as u64
     }
 
     /// Returns the length of the object bytes of an uncompressed body without a recipe.
@@ -462,7 +462,7 @@ mod tests {
                     return head;
                 }
                 let (purpose, codec, raw_bytes) =
-                    (Purpose::Chunk, Codec::Raw, raw_bytes.max(u64::from(2 * checksums) * CHECKSUMS_BYTES as u64));
+                    (Purpose::Chunk, Codec::Raw, raw_bytes.max(u64::from(2 * checksums) * CHECKSUM_BYTES as u64));
                 Head { purpose, checksums, recipe_bytes: 0, referenced_bytes: 0, codec, raw_bytes, ..head }
             },
         )

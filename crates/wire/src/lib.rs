@@ -31,4 +31,4 @@ pub use fault::Fault;
 pub use ids::{ConnectionId, ObjectId, RequestId, RouteId};
 
 /// Version of the frames. A peer of another major version is refused at Hello.
-pub const WIRE_VERSION_MAJOR: u8 = 11;
+pub const WIRE_VERSION_MAJOR: u8 = 12;

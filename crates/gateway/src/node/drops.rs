@@ -369,6 +369,7 @@ impl Task {
                 condition: Precondition::default(),
                 range: part_range(1).start as u64..part_range(1).end as u64,
                 place: part_place(upload),
+                crc32c: false,
             },
             Self::Pass => SourceTask::Pass(Manifest::Abort { target: 0, key: KEY.to_owned(), upload: upload.clone() }),
         };

@@ -18,7 +18,7 @@ use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
 use tradewind_contract::{CodecChoice, ZSTD_LEVEL};
 use tradewind_store::{Checksums, Payload};
-use tradewind_wire::frame::{BODY_BYTES_MAX, CHECKSUMS_BYTES, CONTROL_BYTES_MAX, Codec, Head, Purpose, SealId};
+use tradewind_wire::frame::{BODY_BYTES_MAX, CHECKSUM_BYTES, CONTROL_BYTES_MAX, Codec, Head, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// Size of the sample that is compressed to decide whether a chunk is.
@@ -121,7 +121,7 @@ impl Parcel {
             _ => Vec::new(),
         };
         let checksums = objects.iter().filter(|object| object.sums_follow).count() as u32;
-        let checksums_bytes = u64::from(checksums) * CHECKSUMS_BYTES as u64;
+        let checksums_bytes = u64::from(checksums) * CHECKSUM_BYTES as u64;
         let raw_bytes = manifest.len() as u64 + recipe.len() as u64 + length(&data) + checksums_bytes;
         if sealed_bytes(raw_bytes) > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
@@ -187,7 +187,7 @@ impl Coded {
         } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
-        if length(&raw) + u64::from(checksums) * CHECKSUMS_BYTES as u64 != raw_bytes {
+        if length(&raw) + u64::from(checksums) * CHECKSUM_BYTES as u64 != raw_bytes {
             return Err(corrupt("its length differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);

@@ -3,8 +3,8 @@
 
 use super::parcel::parse_manifest;
 use super::work::{Entry, Manifest};
-use tradewind_store::{Checksums, PassingChecksums};
-use tradewind_wire::frame::{CHECKSUMS_BYTES, Head};
+use tradewind_store::{Checksums, Crcs, PassingChecksums};
+use tradewind_wire::frame::{CHECKSUM_BYTES, Head};
 
 /// The bytes of one object, or of a part, in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ pub(super) fn complete(manifest: &mut Manifest, data_bytes: u64, followed: Vec<C
 pub(super) struct Summing {
     objects: std::vec::IntoIter<ObjectBytes>,
     only_following: bool,
+    crcs: Crcs,
     /// Content before the object bytes that has not passed yet.
     before: u64,
     /// The object that is passing; `None` before and after all of them.
@@ -74,13 +75,13 @@ pub(super) struct Summing {
 impl Summing {
     /// Computes the checksums that follow a body whose objects come after `before` bytes.
     pub(super) fn following(objects: &[ObjectBytes], before: u64) -> Self {
-        Self::new(objects.to_vec(), before, true)
+        Self::new(objects.to_vec(), before, true, Crcs::Crc64)
     }
 
-    fn new(objects: Vec<ObjectBytes>, before: u64, only_following: bool) -> Self {
+    fn new(objects: Vec<ObjectBytes>, before: u64, only_following: bool, crcs: Crcs) -> Self {
         let computed = Vec::with_capacity(objects.len());
-        let (objects, passing) = (objects.into_iter(), PassingChecksums::default());
-        let mut summing = Self { objects, only_following, before, object: None, left: 0, passing, computed };
+        let (objects, passing) = (objects.into_iter(), PassingChecksums::new(crcs));
+        let mut summing = Self { objects, only_following, crcs, before, object: None, left: 0, passing, computed };
         summing.begin_next();
         summing
     }
@@ -123,7 +124,8 @@ impl Summing {
 
     fn end(&mut self, object: ObjectBytes) {
         if self.is_wanted(object) {
-            self.computed.push(std::mem::take(&mut self.passing).checksums());
+            let passed = std::mem::replace(&mut self.passing, PassingChecksums::new(self.crcs));
+            self.computed.push(passed.checksums());
         }
     }
 
@@ -137,6 +139,7 @@ impl Summing {
 pub(super) struct ArrivingSums {
     manifest_bytes: usize,
     data_bytes: u64,
+    crcs: Crcs,
     front: Vec<u8>,
     manifest: Option<Manifest>,
     summing: Option<Summing>,
@@ -144,9 +147,9 @@ pub(super) struct ArrivingSums {
 
 impl ArrivingSums {
     /// For a body that is neither compressed nor has a recipe.
-    pub(super) fn of(head: &Head) -> Self {
-        let manifest_bytes = head.manifest_bytes as usize;
-        Self { manifest_bytes, data_bytes: head.data_bytes(), front: Vec::new(), manifest: None, summing: None }
+    pub(super) fn of(head: &Head, crcs: Crcs) -> Self {
+        let (manifest_bytes, data_bytes) = (head.manifest_bytes as usize, head.data_bytes());
+        Self { manifest_bytes, data_bytes, crcs, front: Vec::new(), manifest: None, summing: None }
     }
 
     /// Takes the next content.
@@ -163,7 +166,7 @@ impl ArrivingSums {
         // One that does not parse is refused when the body is decoded.
         self.manifest = parse_manifest(&self.front);
         let objects = self.manifest.as_ref().map(|manifest| objects_of(manifest, self.data_bytes)).unwrap_or_default();
-        let mut summing = Summing::new(objects, 0, false);
+        let mut summing = Summing::new(objects, 0, false, self.crcs);
         summing.update(data);
         self.summing = Some(summing);
     }
@@ -176,22 +179,14 @@ impl ArrivingSums {
 
 /// Encodes the checksums at the end of a body.
 pub(super) fn encode_checksums(all: &[Checksums]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(all.len() * CHECKSUMS_BYTES);
-    for checksums in all {
-        bytes.extend_from_slice(&checksums.crc64nvme.unwrap_or_default().to_le_bytes());
-        bytes.extend_from_slice(&checksums.crc32c.unwrap_or_default().to_le_bytes());
-    }
-    bytes
+    all.iter().flat_map(|checksums| checksums.crc64nvme.unwrap_or_default().to_le_bytes()).collect()
 }
 
 /// Reverses [`encode_checksums`].
 pub(super) fn parse_checksums(bytes: &[u8]) -> Vec<Checksums> {
-    let (each, _) = bytes.as_chunks::<CHECKSUMS_BYTES>();
-    let parse = |[a, b, c, d, e, f, g, h, crc32c @ ..]: &[u8; CHECKSUMS_BYTES]| Checksums {
-        crc64nvme: Some(u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])),
-        crc32c: Some(u32::from_le_bytes(*crc32c)),
-        md5: None,
-    };
+    let (each, _) = bytes.as_chunks::<CHECKSUM_BYTES>();
+    let parse =
+        |crc: &[u8; CHECKSUM_BYTES]| Checksums { crc64nvme: Some(u64::from_le_bytes(*crc)), ..Checksums::default() };
     each.iter().map(parse).collect()
 }
 

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tradewind_store::Crcs;
 use tradewind_wire::RequestId;
 use tradewind_wire::frame::{Head, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
 
@@ -117,9 +118,8 @@ impl Seal {
         Sealing { cipher, head: &coded.head, pieces: &coded.body, at: 0, content_left: content_bytes, summing }
     }
 
-    /// Begins to open a body that arrives. `sums`: whether to compute the checksums of its objects, if it has all their bytes
-    /// as they are.
-    pub fn opening(self: &Arc<Self>, head: &Head, sums: bool) -> Opening {
+    /// Begins to open a body that arrives. Computes these CRCs of its objects, if it has all their bytes as they are.
+    pub fn opening(self: &Arc<Self>, head: &Head, crcs: Option<Crcs>) -> Opening {
         let kept = self.kept(name_of(Direction::Body, head.seal));
         let is_new = kept.is_none();
         let key = kept.unwrap_or_else(|| self.derive(Direction::Body, head.seal));
@@ -133,7 +133,7 @@ impl Seal {
             pieces: Vec::with_capacity(segments as usize),
             partial: BytesMut::new(),
             is_broken: false,
-            sums: (sums && head.is_plain_chunk()).then(|| ArrivingSums::of(head)),
+            sums: crcs.filter(|_| head.is_plain_chunk()).map(|crcs| ArrivingSums::of(head, crcs)),
         }
     }
 

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 pub use target::Target;
 use tokio_util::task::TaskTracker;
-use tradewind_store::{Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, Written};
+use tradewind_store::{Checksums, Crcs, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, Written};
 use tradewind_wire::Fault;
 use tradewind_wire::frame::Head;
 use upload::Caller;
@@ -76,8 +76,12 @@ impl Sink {
     /// # Errors
     /// This sink has no key: its program has no hops.
     pub fn opening(&self, head: &Head) -> Result<Opening, Failure> {
-        let sums = self.targets.iter().any(|target| target.store.computes_checksums());
-        self.seal.as_ref().map(|seal| seal.opening(head, sums)).ok_or_else(Failure::without_seal)
+        self.seal.as_ref().map(|seal| seal.opening(head, self.wanted_crcs())).ok_or_else(Failure::without_seal)
+    }
+
+    /// The CRCs that the destinations work with.
+    pub fn wanted_crcs(&self) -> Option<Crcs> {
+        self.targets.iter().filter_map(|target| target.store.wanted_crcs()).max()
     }
 
     /// Accepts a body that has arrived completely over a hop.
@@ -211,6 +215,7 @@ impl Sink {
             }
             Entry::Write { mut place, size_bytes, checksums, source_proof } => {
                 let target = self.target(place.target, &place.key)?;
+                let checksums = target.completed(&place.key, &payload, checksums)?;
                 place.options.expect = place.expect.take();
                 let (tries, key, sums, data) = (&AtomicU32::new(0), &place.key, &checksums, &payload);
                 let write = |options: PutOptions| async move {
@@ -234,6 +239,8 @@ impl Sink {
                         self.unless_met(target, &place, wanted, failure).await?
                     }
                 };
+                // The store may have learnt meanwhile that its server needs the CRC-32C.
+                let checksums = target.completed(&place.key, &payload, checksums)?;
                 let computed = with_md5(checksums, &written.checksums, &payload);
                 let verify = Some(place.verify);
                 let looked = self.looked_at(target, &place.key, size_bytes, &computed, written, verify).await?;
@@ -319,6 +326,7 @@ impl Sink {
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
         let target = self.target(place.target, &place.key)?;
+        let checksums = target.completed(&place.key, &data, checksums)?;
         let size_bytes = data.len();
         let tag = target
             .run("put part", &place.key, Some(&data), |data| {
@@ -329,6 +337,7 @@ impl Sink {
         if with_md5(checksums, &tag.checksums, &data).agrees_with(&tag.checksums) == Some(false) {
             return Err(Failure::mismatch(format!("part {} of {} differs from the bytes sent", place.part, place.key)));
         }
+        let checksums = target.completed(&place.key, &data, checksums)?;
         Ok(PartTag { part: place.part, size_bytes, tag: tag.tag, checksums })
     }
 

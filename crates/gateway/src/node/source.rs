@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 use tradewind_contract::CodecChoice;
 use tradewind_store::{
-    Checksums, Error, ErrorKind, ObjectInfo, PartSource, PassingChecksums, Payload, Precondition, Store, Tags,
+    Checksums, Crcs, Error, ErrorKind, ObjectInfo, PartSource, PassingChecksums, Payload, Precondition, Store, Tags,
 };
 use tradewind_wire::{Fault, RouteId};
 
@@ -72,10 +72,19 @@ struct Shortening {
 /// When checksums are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sums {
-    /// While the bytes are read.
-    WhenRead,
+    /// While the bytes are read: at least these.
+    WhenRead(Crcs),
     /// While they are sealed, except those that are compared with the source store's.
     WhenSealed,
+}
+
+impl Sums {
+    fn when_read(self) -> Option<Crcs> {
+        match self {
+            Self::WhenRead(crcs) => Some(crcs),
+            Self::WhenSealed => None,
+        }
+    }
 }
 
 impl Shortening {
@@ -110,10 +119,12 @@ impl Source {
             return reply.fail_unsent(request, failure);
         }
         let copies = if shortening.makes_copies() { 2 } else { 1 };
-        let sums = match downstream {
+        let sums = match &downstream {
             // See `parcel`.
             Downstream::Hop(_) if !shortening.makes_copies() => Sums::WhenSealed,
-            _ => Sums::WhenRead,
+            // The sink adds what its store needs.
+            Downstream::Hop(_) => Sums::WhenRead(Crcs::Crc64),
+            Downstream::Memory(sink) => Sums::WhenRead(sink.wanted_crcs().unwrap_or(Crcs::Crc64)),
         };
         match self.parcel(order, copies, sums).await {
             Ok(parcel) => self.send(&downstream, parcel, shortening, reply.clone()).await,
@@ -154,7 +165,8 @@ impl Source {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {
             SourceTask::Pass(manifest) => (manifest, Payload::default(), None),
-            SourceTask::Part { source_key, condition, range, place } => {
+            SourceTask::Part { source_key, condition, range, place, crc32c } => {
+                let sums = if crc32c { Sums::WhenRead(Crcs::Both) } else { sums };
                 let held = self.budget.hold(route, copies * (range.end - range.start)).await;
                 let (manifest, data) = self.part(&source_key, &condition, range, place, sums).await?;
                 (manifest, data, Some(held))
@@ -176,7 +188,7 @@ impl Source {
         sums: Sums,
     ) -> Result<(Manifest, Payload), Failure> {
         let _busy = self.meter.busy();
-        let (_, data, checksums) = self.read(key, Some(range), condition, |_| sums == Sums::WhenRead).await?;
+        let (_, data, checksums) = self.read(key, Some(range), condition, |_| sums.when_read()).await?;
         Ok((Manifest::Part { place, checksums }, data))
     }
 
@@ -240,11 +252,14 @@ impl Source {
     }
 
     async fn whole_bytes(&self, fetch: &Fetch, sums: Sums) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
-        let sums_when_read = |info: &ObjectInfo| {
-            let is_compared = || stated_checksums(&info.checksums, &fetch.listed) != Checksums::default();
-            sums == Sums::WhenRead || info.size_bytes == 0 || is_compared()
+        let crcs_when_read = |info: &ObjectInfo| {
+            let compared = match stated_checksums(&info.checksums, &fetch.listed) {
+                Checksums { crc32c: Some(_), .. } => Some(Crcs::Both),
+                stated => (info.size_bytes == 0 || stated != Checksums::default()).then_some(Crcs::Crc64),
+            };
+            sums.when_read().max(compared)
         };
-        let (info, data, mut checksums) = self.read(&fetch.source_key, None, &fetch.condition, sums_when_read).await?;
+        let (info, data, mut checksums) = self.read(&fetch.source_key, None, &fetch.condition, crcs_when_read).await?;
         if data.len() != fetch.size_bytes {
             let message =
                 format!("{} is {} bytes, but was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
@@ -260,20 +275,20 @@ impl Source {
         Ok((info, data, checksums, proof))
     }
 
-    /// Reads a range (or all) of an object, from the start again if an attempt fails. Computes its checksums, unless that
-    /// is done later.
+    /// Reads a range (or all) of an object, from the start again if an attempt fails. Computes these CRCs, unless that is
+    /// done later.
     async fn read(
         &self,
         key: &str,
         range: Option<Range<u64>>,
         condition: &Precondition,
-        sums_when_read: impl Fn(&ObjectInfo) -> bool,
+        crcs_when_read: impl Fn(&ObjectInfo) -> Option<Crcs>,
     ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
         let describe = Describe { operation: "get", url: ObjectUrl::of(self.store.as_ref(), key) };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
-            let mut passing = sums_when_read(&download.info).then(PassingChecksums::default);
+            let mut passing = crcs_when_read(&download.info).map(PassingChecksums::new);
             let count = |piece: &Bytes| {
                 progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 if let Some(passing) = &mut passing {
@@ -341,11 +356,15 @@ mod tests {
         let whole = Checksums::of_segments(payload(&content()).segments());
         let md5 = Checksums { md5: Some(md5_of(payload(&content()).segments())), ..Checksums::default() };
         let crc32c = Checksums { crc32c: whole.crc32c, ..Checksums::default() };
+        let crc64 = Checksums { crc64nvme: whole.crc64nvme, ..Checksums::default() };
         for (sums, listed, expected, proof) in [
             (Sums::WhenSealed, Checksums::default(), Checksums::default(), Proof::Length),
-            (Sums::WhenRead, Checksums::default(), whole, Proof::Length),
+            (Sums::WhenRead(Crcs::Crc64), Checksums::default(), crc64, Proof::Length),
+            (Sums::WhenRead(Crcs::Both), Checksums::default(), whole, Proof::Length),
             (Sums::WhenSealed, crc32c, whole, Proof::Crc32c),
-            (Sums::WhenSealed, md5, Checksums { md5: md5.md5, ..whole }, Proof::Md5),
+            (Sums::WhenRead(Crcs::Crc64), crc32c, whole, Proof::Crc32c),
+            (Sums::WhenSealed, crc64, crc64, Proof::Crc64Nvme),
+            (Sums::WhenSealed, md5, Checksums { md5: md5.md5, ..crc64 }, Proof::Md5),
         ] {
             block_on(async {
                 let (entry, data) = Ends::new().source.whole(fetch(KEY, content().len() as u64, listed), sums).await;
@@ -372,7 +391,7 @@ mod tests {
         block_on(async {
             let (entry, _) = Ends::new().source.whole(fetch("empty", 0, Checksums::default()), Sums::WhenSealed).await;
             let Entry::Write { checksums, .. } = entry else { panic!("{entry:?}") };
-            assert_eq!(checksums, Checksums::of_segments(&[]));
+            assert_eq!(checksums, Checksums::computed(&[], Crcs::Crc64));
         });
     }
 }

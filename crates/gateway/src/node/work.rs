@@ -49,6 +49,8 @@ pub enum SourceTask {
         range: Range<u64>,
         /// Where the bytes go.
         place: PartPlace,
+        /// Whether to compute their CRC-32C, because the source store states that of the whole object.
+        crc32c: bool,
     },
     /// Reads whole objects and sends them in one bundle.
     Bundle(Vec<Fetch>),

@@ -3,7 +3,7 @@
 use crate::state::State;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use tradewind_store::{Checksums, Expect, ListPage, ListRequest, ObjectInfo, PartTag, Rare, Written};
+use tradewind_store::{Checksums, Crcs, Expect, ListPage, ListRequest, ObjectInfo, PartTag, Rare, Written};
 
 /// Entries of a listing page: few, so that listings have several.
 const PAGE_KEYS: usize = 7;
@@ -12,7 +12,9 @@ const PAGE_KEYS: usize = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stated {
     /// CRC-64/NVME, as new S3 objects.
-    Crc,
+    Crc64,
+    /// CRC-32C, as Google.
+    Crc32c,
     /// MD5, as older ones.
     Md5,
     /// An opaque ETag.
@@ -175,10 +177,20 @@ impl State {
         written
     }
 
+    /// Returns the CRCs that a store works with. Stores of all kinds are simulated.
+    pub(crate) fn wanted_crcs(&self, bucket: usize) -> Option<Crcs> {
+        match self.buckets.list[bucket].stated {
+            Stated::Crc64 => Some(Crcs::Crc64),
+            Stated::Crc32c => Some(Crcs::Both),
+            Stated::Md5 | Stated::Nothing => None,
+        }
+    }
+
     fn stated(&self, bucket: usize, object: &Object) -> Checksums {
         match self.buckets.list[bucket].stated {
-            Stated::Crc => {
-                Checksums { md5: None, crc32c: None, ..Checksums::of_segments(std::slice::from_ref(&object.data)) }
+            Stated::Crc64 => Checksums::computed(std::slice::from_ref(&object.data), Crcs::Crc64),
+            Stated::Crc32c => {
+                Checksums { crc64nvme: None, ..Checksums::of_segments(std::slice::from_ref(&object.data)) }
             }
             Stated::Md5 if !object.etag.contains('-') => {
                 Checksums { md5: Some(md5_of(&object.data)), ..Checksums::default() }

@@ -235,7 +235,7 @@ fn opened_downstream(seed: u64, routes: &[Vec<String>]) -> BTreeSet<(String, Str
 }
 
 fn stated(rng: &mut SmallRng) -> Stated {
-    [Stated::Crc, Stated::Md5, Stated::Nothing][rng.random_range(0..3)]
+    [Stated::Crc64, Stated::Crc32c, Stated::Md5, Stated::Nothing][rng.random_range(0..4)]
 }
 
 fn link(rng: &mut SmallRng) -> LinkSpec {

@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 use tradewind_contract::StoreSpec;
 use tradewind_gateway::stores::Stores;
 use tradewind_store::{
-    BucketIdentity, Checksums, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo,
-    PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits, UploadId,
-    Written,
+    BucketIdentity, Checksums, Crcs, Download, Error, ErrorKind, Identity, ListPage, ListRequest, ObjectDeletion,
+    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits,
+    UploadId, Written,
 };
 
 /// Maximum duration of a slow request.
@@ -149,11 +149,19 @@ impl SimulatedStore {
 }
 
 impl State {
-    /// Returns the checksums of what a store is given. The source's must come with it, and those that the sink computed
-    /// must be the same: there is no fault after which the sink may write anything else.
-    fn checked(&mut self, key: &str, data: &Bytes, (given, arrived): (&Checksums, &Checksums)) -> Option<Checksums> {
+    /// Returns the checksums of what a store is given. The source's must come with it, with the CRC-32C where a store needs
+    /// it, and those that the sink computed must be the same: there is no fault after which the sink may write anything else.
+    fn checked(
+        &mut self,
+        (bucket, key): (usize, &str),
+        data: &Bytes,
+        (given, arrived): (&Checksums, &Checksums),
+    ) -> Option<Checksums> {
         let sums = Checksums::of_segments(std::slice::from_ref(data));
-        let is_right = sums == *arrived && sums == Checksums { md5: None, ..*given };
+        let is_given =
+            given.crc64nvme.is_some() && (given.crc32c.is_some() || self.wanted_crcs(bucket) != Some(Crcs::Both));
+        let agrees = |other: &Checksums| sums.agrees_with(&Checksums { md5: None, ..*other }) == Some(true);
+        let is_right = is_given && agrees(given) && agrees(arrived);
         if !is_right {
             self.violation(format!("{key} was given to a store with wrong checksums, or without them"));
         }
@@ -175,9 +183,8 @@ impl Store for SimulatedStore {
         Identity::Bucket(BucketIdentity { service: "simulated".to_owned(), bucket: self.url.clone(), decisive: true })
     }
 
-    /// Every second destination computes them, so that sinks of both kinds are simulated.
-    fn computes_checksums(&self) -> bool {
-        self.bucket % 2 == 1
+    fn wanted_crcs(&self) -> Option<Crcs> {
+        self.shared.lock().wanted_crcs(self.bucket)
     }
 
     fn limits(&self) -> StoreLimits {
@@ -259,9 +266,9 @@ impl Store for SimulatedStore {
         let (bucket, name, data, expect) = (self.bucket, key.to_owned(), whole(&payload), options.expect.clone());
         let unexpected = self.error(ErrorKind::PreconditionFailed, "put", key, "something else is there");
         let damaged = self.error(ErrorKind::ChecksumMismatch, "put", key, "the bytes do not match their checksum");
-        let (given, arrived) = (*checksums, payload.checksums());
+        let (given, arrived) = (*checksums, payload.checksums(Crcs::Crc64));
         self.call("put", key, move |state, _| {
-            state.checked(&name, &data, (&given, &arrived)).ok_or(damaged.clone())?;
+            state.checked((bucket, &name), &data, (&given, &arrived)).ok_or(damaged.clone())?;
             if state.is_unexpected(bucket, &name, expect.as_ref()) {
                 return Err(unexpected.clone());
             }
@@ -294,11 +301,11 @@ impl Store for SimulatedStore {
         checksums: &Checksums,
     ) -> Result<PartTag> {
         let (bucket, name, id, data) = (self.bucket, key.to_owned(), upload.0.clone(), whole(&payload));
-        let (given, arrived) = (*checksums, payload.checksums());
+        let (given, arrived) = (*checksums, payload.checksums(Crcs::Crc64));
         let gone = self.upload_gone("put part", key);
         let damaged = self.error(ErrorKind::ChecksumMismatch, "put part", key, "the bytes do not match their checksum");
         self.call("put part", key, move |state, _| {
-            let checksums = state.checked(&name, &data, (&given, &arrived)).ok_or(damaged.clone())?;
+            let checksums = state.checked((bucket, &name), &data, (&given, &arrived)).ok_or(damaged.clone())?;
             let upload = state.buckets.list[bucket].uploads.get_mut(&id).ok_or(gone.clone())?;
             let tag = PartTag { part, size_bytes: data.len() as u64, tag: md5_hex(&data), checksums };
             upload.parts.insert(part, (data.clone(), tag.clone()));

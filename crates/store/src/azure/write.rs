@@ -7,7 +7,7 @@ use crate::model::stays;
 use crate::rest::{Call, header, is_web_page, refuse_foreign_answer};
 use crate::rest::{WorkLimits, still_at_work, work_limits};
 use crate::{
-    Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
+    Attributes, Checksums, Crcs, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
     Precondition, PutOptions, Result, UploadId, Written, look_at_written,
 };
 use base64::Engine;
@@ -47,7 +47,7 @@ fn is_upload(text: &str) -> bool {
 
 /// The payload's CRC-64, given or computed, so that no byte is sent unprotected.
 fn crc64_of(payload: &Payload, given: &Checksums) -> u64 {
-    let computed = || Checksums::of_segments(payload.segments()).crc64nvme;
+    let computed = || payload.checksums(Crcs::Crc64).crc64nvme;
     given.crc64nvme.or_else(computed).unwrap_or_default()
 }
 

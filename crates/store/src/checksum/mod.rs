@@ -24,36 +24,56 @@ pub struct Checksums {
     pub md5: Option<[u8; 16]>,
 }
 
+/// CRCs that are computed of the same bytes, fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Crcs {
+    /// Only CRC-64/NVME.
+    Crc64,
+    /// CRC-64/NVME and CRC-32C.
+    Both,
+}
+
 /// Bytes that both CRCs read before the next ones, so that the second finds them in the cache.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Both CRCs of bytes that pass in pieces. A piece that has just been received is still in the cache. Reading it again
+/// CRCs of bytes that pass in pieces. A piece that has just been received is still in the cache. Reading it again
 /// from memory, when a whole chunk has come, costs 0.05 CPU-s per GB more.
-#[derive(Default)]
 pub struct PassingChecksums {
     crc64: PassingCrc64,
-    crc32: PassingCrc32,
+    crc32: Option<PassingCrc32>,
 }
 
 impl PassingChecksums {
+    /// Of no bytes yet.
+    pub fn new(crcs: Crcs) -> Self {
+        Self { crc64: PassingCrc64::default(), crc32: (crcs == Crcs::Both).then(PassingCrc32::default) }
+    }
+
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
+        let Some(crc32) = &mut self.crc32 else { return self.crc64.update(bytes) };
         for block in bytes.chunks(BLOCK_BYTES) {
             self.crc64.update(block);
-            self.crc32.update(block);
+            crc32.update(block);
         }
     }
 
     /// The checksums of all bytes so far.
     pub fn checksums(&self) -> Checksums {
-        Checksums { crc64nvme: Some(self.crc64.checksum()), crc32c: Some(self.crc32.checksum()), md5: None }
+        let crc32c = self.crc32.as_ref().map(PassingCrc32::checksum);
+        Checksums { crc64nvme: Some(self.crc64.checksum()), crc32c, md5: None }
     }
 }
 
 impl Checksums {
     /// Computes both CRCs of the segments, in order.
     pub fn of_segments(segments: &[Bytes]) -> Self {
-        let mut passing = PassingChecksums::default();
+        Self::computed(segments, Crcs::Both)
+    }
+
+    /// Computes these CRCs of the segments, in order.
+    pub fn computed(segments: &[Bytes], crcs: Crcs) -> Self {
+        let mut passing = PassingChecksums::new(crcs);
         for segment in segments {
             passing.update(segment);
         }
@@ -132,9 +152,11 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|index| (index * 7 % 251) as u8).collect();
         let whole = Checksums::of_segments(&[Bytes::from(bytes.clone())]);
         for piece_bytes in [1, 1000, BLOCK_BYTES, BLOCK_BYTES + 1] {
-            let mut passing = PassingChecksums::default();
-            bytes.chunks(piece_bytes).for_each(|piece| passing.update(piece));
-            assert_eq!(passing.checksums(), whole, "{piece_bytes}");
+            for (crcs, wanted) in [(Crcs::Both, whole), (Crcs::Crc64, Checksums { crc32c: None, ..whole })] {
+                let mut passing = PassingChecksums::new(crcs);
+                bytes.chunks(piece_bytes).for_each(|piece| passing.update(piece));
+                assert_eq!(passing.checksums(), wanted, "{piece_bytes}");
+            }
         }
     }
 

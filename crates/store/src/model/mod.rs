@@ -20,7 +20,7 @@ pub use rare::{Rare, SharedDefault};
 pub use skips::Skips;
 pub use version::{ObjectVersion, VersionMarker, VersionPage};
 
-use crate::{Checksums, Error, Result};
+use crate::{Checksums, Crcs, Error, Result};
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -57,9 +57,21 @@ impl Payload {
         Self { checksums, ..self }
     }
 
-    /// Returns both CRCs of the bytes.
-    pub fn checksums(&self) -> Checksums {
-        self.checksums.unwrap_or_else(|| Checksums::of_segments(&self.segments))
+    /// Returns at least these CRCs of the bytes.
+    pub fn checksums(&self, crcs: Crcs) -> Checksums {
+        let known = self.checksums.filter(|known| crcs == Crcs::Crc64 || known.crc32c.is_some());
+        known.unwrap_or_else(|| Checksums::computed(&self.segments, crcs))
+    }
+
+    /// Adds the CRC-32C of these bytes to checksums that were computed elsewhere. Returns `None` if they are not of these
+    /// bytes: a CRC-32C computed here would vouch for bytes that were damaged before.
+    pub fn with_crc32c(&self, given: &Checksums) -> Option<Checksums> {
+        if given.crc32c.is_some() {
+            return Some(*given);
+        }
+        let here = self.checksums(Crcs::Both);
+        let is_of_these = given.crc64nvme.is_none_or(|crc| here.crc64nvme == Some(crc));
+        is_of_these.then_some(Checksums { crc32c: here.crc32c, ..*given })
     }
 
     /// Notes that `bytes` were handed to the connection or the disk.

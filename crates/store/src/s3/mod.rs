@@ -36,7 +36,7 @@ pub(crate) use session::TokenService;
 use crate::key_order::KeyOrder;
 use crate::rest::{Http, Unreachable};
 use crate::{
-    BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
+    BucketIdentity, Checksums, Crcs, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
     StoreLocation, TagSupport, Tags, UploadId, Written,
 };
@@ -72,6 +72,8 @@ pub(crate) struct Bucket {
     limits: StoreLimits,
     /// Index of the first kind of checksum in [`write::CHECKSUM_KINDS`] that the server is not known to refuse.
     checksum_kind: AtomicU8,
+    /// The server has stated a CRC-64/NVME of what was written.
+    states_crc64: AtomicBool,
     /// The server is known to support only version 1 of the listing.
     lists_v1_only: AtomicBool,
     /// The server is known to ignore the key after which a listing shall begin, or to leave out keys after it.
@@ -113,6 +115,10 @@ impl Store for Bucket {
     fn tag_support(&self) -> TagSupport {
         let has_tags = self.dialect.tagging.is_some() && !self.limits.equal_parts;
         if has_tags { TagSupport::Copied } else { TagSupport::Missing }
+    }
+
+    fn wanted_crcs(&self) -> Option<Crcs> {
+        self.wants_crc32c().then_some(Crcs::Both)
     }
 
     async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags> {

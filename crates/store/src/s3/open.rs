@@ -187,6 +187,7 @@ fn new_bucket(
         identity: (config.profile.clone(), config.anonymous),
         limits,
         checksum_kind: AtomicU8::new(0),
+        states_crc64: AtomicBool::new(false),
         lists_v1_only: AtomicBool::new(false),
         must_list_from_start: AtomicBool::new(false),
         key_order: KeyOrder::default(),

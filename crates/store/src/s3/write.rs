@@ -8,7 +8,7 @@ use super::send::Refusal;
 use super::xml::{encode_crc32, encode_crc64, parse_opened, parse_write};
 use crate::rest::{Call, encode_path, header};
 use crate::{
-    Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
+    Attributes, Checksums, Crcs, Error, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
     look_at_written,
 };
 use bytes::Bytes;
@@ -56,15 +56,36 @@ impl ChecksumKind {
     }
 }
 
-/// The CRCs of a payload, given or computed, so that no byte is sent unprotected.
-fn guarded(payload: &Payload, given: &Checksums) -> Checksums {
+/// The CRCs of a payload that a server may check, given or computed, so that no byte is sent unprotected. `None` if
+/// the bytes are not those of the given ones.
+fn guarded(payload: &Payload, given: &Checksums, wants_crc32c: bool) -> Option<Checksums> {
     match given {
-        Checksums { crc64nvme: Some(_), crc32c: Some(_), .. } => *given,
-        _ => Checksums { md5: given.md5, ..Checksums::of_segments(payload.segments()) },
+        Checksums { crc64nvme: None, .. } => {
+            let computed = payload.checksums(Crcs::Both);
+            let is_same = computed.agrees_with(&Checksums { md5: None, ..*given }) != Some(false);
+            is_same.then_some(Checksums { md5: given.md5, ..computed })
+        }
+        _ if wants_crc32c => payload.with_crc32c(given),
+        _ => Some(*given),
     }
 }
 
+fn damaged(call: &Call) -> Error {
+    call.error(ErrorKind::ChecksumMismatch, "the bytes do not match their checksum")
+}
+
 impl Bucket {
+    /// Google takes and states no CRC-64/NVME. Neither do some other servers, and one that does says so when it answers a
+    /// write.
+    pub(super) fn wants_crc32c(&self) -> bool {
+        let sends_crc64 = self.checksum_kind.load(Ordering::Relaxed) == 0;
+        !self.dialect.amz_checksums || !sends_crc64 || !self.states_crc64.load(Ordering::Relaxed)
+    }
+
+    fn guard(&self, call: &Call, payload: &Payload, given: &Checksums) -> Result<Checksums> {
+        guarded(payload, given, self.wants_crc32c()).ok_or_else(|| damaged(call))
+    }
+
     /// Sends `call` with the strongest kind of checksum that this server has not refused. If a refusal may be due to
     /// the checksum, the next kind is tried; the first kind that works is remembered.
     async fn send_with_checksum(
@@ -114,17 +135,24 @@ impl Bucket {
         }
         let amz = self.dialect.amz_checksums;
         let names_kind = call.headers.contains_key(LOCK_MODE) || call.headers.contains_key(LEGAL_HOLD);
-        let decorate = |kind: ChecksumKind, call: &mut Call| match kind.name().filter(|_| amz) {
-            // S3 requires it of objects with a lock of their own.
-            Some(name) if names_kind => {
-                kind.set(call, sums)?;
-                call.set("x-amz-sdk-checksum-algorithm", name)
+        let decorate = |kind: ChecksumKind, call: &mut Call| {
+            let Some(name) = kind.name().filter(|_| amz) else { return Ok(()) };
+            match kind {
+                // A server that has stated a CRC-64/NVME may refuse one later.
+                ChecksumKind::Crc32c => {
+                    let sums = call.body.with_crc32c(sums).ok_or_else(|| damaged(call))?;
+                    kind.set(call, &sums)?;
+                }
+                _ => kind.set(call, sums)?,
             }
-            Some(_) => kind.set(call, sums),
-            None => Ok(()),
+            // S3 requires it of objects with a lock of their own.
+            if names_kind { call.set("x-amz-sdk-checksum-algorithm", name) } else { Ok(()) }
         };
         let response = self.send_with_checksum(call, condition, decorate).await?;
         let (head, body) = response.into_parts();
+        if header_checksums(self.dialect, &head.headers).crc64nvme.is_some() {
+            self.states_crc64.store(true, Ordering::Relaxed);
+        }
         let body = crate::rest::read_all(&asked, body).await?;
         self.refuse_late(&asked, &head, &body)?;
         crate::rest::refuse_foreign_answer(&asked, header(&head.headers, "etag"), &body)?;
@@ -139,8 +167,8 @@ impl Bucket {
         options: &PutOptions,
     ) -> Result<Written> {
         self.check_key("put", key)?;
-        let sums = guarded(&payload, checksums);
         let mut call = self.call("put", Method::PUT, key, &[]);
+        let sums = self.guard(&call, &payload, checksums)?;
         self.set_options(&mut call, options)?;
         let condition = self.condition(options.expect.as_ref());
         let headers = self.send_payload(call, payload, &sums, condition).await?;
@@ -175,11 +203,11 @@ impl Bucket {
         payload: Payload,
         checksums: &Checksums,
     ) -> Result<PartTag> {
-        let sums = guarded(&payload, checksums);
         let size_bytes = payload.len();
         let number = part.to_string();
         let call = self.call("put part", Method::PUT, key, &[("partNumber", &number), ("uploadId", &upload.0)]);
-        let error_call = Call { body: Payload::default(), ..call.clone() };
+        let error_call = call.clone();
+        let sums = self.guard(&error_call, &payload, checksums)?;
         let headers = self.send_payload(call, payload, &sums, None).await?;
         let written = written(self.dialect, &headers);
         let tag = written.etag.ok_or_else(|| error_call.error(ErrorKind::Server, "the answer has no ETag"))?;
@@ -394,8 +422,25 @@ mod tests {
     #[test]
     fn missing_checksums_are_computed() {
         let payload = Payload::from(Bytes::from_static(b"123456789"));
-        assert_eq!(guarded(&payload, &Checksums::default()).crc32c, Some(0xe306_9283));
-        let given = Checksums { crc64nvme: Some(1), crc32c: Some(2), md5: None };
-        assert_eq!(guarded(&payload, &given), given);
+        let (crc64, crc32) = (0xae8b_1486_0a79_9888, 0xe306_9283);
+        let sums = |crc64nvme, crc32c| Checksums { crc64nvme, crc32c, md5: None };
+        let both = sums(Some(crc64), Some(crc32));
+        for wants_crc32c in [false, true] {
+            assert_eq!(guarded(&payload, &Checksums::default(), wants_crc32c), Some(both));
+            assert_eq!(guarded(&payload, &sums(None, Some(crc32)), wants_crc32c), Some(both));
+            assert_eq!(guarded(&payload, &sums(None, Some(1)), wants_crc32c), None);
+            let given = sums(Some(1), Some(2));
+            assert_eq!(guarded(&payload, &given, wants_crc32c), Some(given));
+        }
+        let source = sums(Some(crc64), None);
+        assert_eq!(guarded(&payload, &source, false), Some(source));
+        assert_eq!(guarded(&payload, &source, true), Some(both));
+    }
+
+    #[test]
+    fn no_crc32c_vouches_for_damaged_bytes() {
+        let payload = Payload::from(Bytes::from_static(b"123456788"));
+        let given = Checksums { crc64nvme: Some(0xae8b_1486_0a79_9888), ..Checksums::default() };
+        assert_eq!(guarded(&payload, &given, true), None);
     }
 }

@@ -90,6 +90,7 @@ fn part_task(transfer: &ObjectTransfer, part: u32, offset: u64, bytes: u64, cont
         condition: transfer.condition.clone(),
         range,
         place,
+        crc32c: transfer.stated.crc32c.is_some(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A destination store, with the retries and time limits of its requests.
 
 use crate::attributes::ignores_metadata;
-use crate::failure::ObjectUrl;
+use crate::failure::{ObjectUrl, object_url};
 use crate::node::attempts::{Attempts, Describe, Patience};
 use crate::node::load::{StageAt, StageMeter};
 use crate::node::work::{Failure, Placed, Proof, Side, Unsynced, WholePlace};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tradewind_contract::Limits;
-use tradewind_store::{Checksums, Payload, PutOptions, Store, Written};
+use tradewind_store::{Checksums, Crcs, Payload, PutOptions, Store, Written};
 
 /// A system call in progress counts as progress this often. It is well below the shortest time limit for a store.
 const SYSTEM_CALL_TICK: Duration = Duration::from_millis(500);
@@ -30,6 +30,20 @@ impl Target {
         let attempts = Attempts::of_writing(limits);
         let meter = StageMeter::new(gateway, StageAt::Write { target }, attempts.throttle().clone());
         Self { store, attempts, meter }
+    }
+
+    /// Adds the CRC-32C to a source's checksums where the store may need it.
+    ///
+    /// # Errors
+    /// The bytes are not those that the source read.
+    pub(super) fn completed(&self, key: &str, payload: &Payload, given: Checksums) -> Result<Checksums, Failure> {
+        if self.store.wanted_crcs() != Some(Crcs::Both) {
+            return Ok(given);
+        }
+        payload.with_crc32c(&given).ok_or_else(|| {
+            let url = object_url(self.store.as_ref(), key);
+            Failure::mismatch(format!("{url}: the bytes that arrived are not those that were read"))
+        })
     }
 
     /// Runs a request with retries. `payload` is the request's body, whose progress shows whether it is still moving.
