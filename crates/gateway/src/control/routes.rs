@@ -11,6 +11,7 @@ use crate::limits::{
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -19,6 +20,7 @@ use axum::{Json, Router};
 use bytes::BytesMut;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -95,13 +97,24 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .with_state(api)
 }
 
-/// Refuses requests of browsers, which alone send `Origin`: a web page must neither read nor control a gateway on the
-/// user's machine.
+/// Refuses requests of browsers: a web page must neither read nor control a gateway on the user's machine. Browsers alone
+/// send `Origin`, but not to the page's own site, whose name may have come to mean this machine (DNS rebinding).
 async fn refuse_web_pages(request: Request, next: Next) -> Response {
-    if request.headers().contains_key(header::ORIGIN) {
+    let is_local = request.extensions().get::<Peer>() == Some(&Peer::Local);
+    if request.headers().contains_key(header::ORIGIN) || is_local && is_for_site(&request) {
         return Refused::new(StatusCode::FORBIDDEN, "requests from web pages are refused", API_HINT).into_response();
     }
     next.run(request).await
+}
+
+/// Returns whether a request names the host that it is for as sites on the Internet are named.
+fn is_for_site(request: &Request) -> bool {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    host.is_some_and(|host| {
+        let name = host.host();
+        let is_address = name.starts_with('[') || name.parse::<Ipv4Addr>().is_ok();
+        !is_address && name.trim_end_matches('.').contains('.')
+    })
 }
 
 const API_HINT: &str = "see docs/reference/control-api.md";

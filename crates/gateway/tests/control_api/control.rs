@@ -339,6 +339,24 @@ async fn a_web_page_can_neither_steer_nor_read_a_gateway() {
 }
 
 #[tokio::test]
+async fn a_web_page_whose_name_has_come_to_mean_this_machine_is_refused() {
+    let fixture = Fixture::new();
+    let hosts = [
+        ("evil.example:8080", StatusCode::FORBIDDEN),
+        ("evil.example.", StatusCode::FORBIDDEN),
+        ("127.0.0.1:8080", StatusCode::OK),
+        ("[::1]:8080", StatusCode::OK),
+        ("[::ffff:127.0.0.1]", StatusCode::OK),
+        ("localhost:8080", StatusCode::OK),
+        ("gateway", StatusCode::OK),
+    ];
+    for (host, status) in hosts {
+        let request = Request::get("/v1/version").header("host", host).body(Default::default());
+        assert_eq!(fixture.client().await.send(request.unwrap()).await.status(), status, "{host}");
+    }
+}
+
+#[tokio::test]
 async fn garbage_is_answered_or_closed_and_the_next_client_is_served() {
     let fixture = Fixture::new();
     let many_headers = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1000));
