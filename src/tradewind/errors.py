@@ -233,6 +233,10 @@ class FleetTaken(GatewayError):
     """Another process uses a warm fleet, or it has ended. Nothing was started; a new plan does without it."""
 
 
+class MachineReclaimed(GatewayError):
+    """A spot machine ended before it had work, as clouds may take it back at any time. Another start may succeed."""
+
+
 class ProviderRefused(GatewayError):
     """A provider refused to launch machines, and further attempts would not help.
 

@@ -13,8 +13,10 @@ from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import local_launch
 from tradewind.engine.request import Options
-from tradewind.errors import GatewayError, StateError
+from tradewind.engine.runs import SPOT_STARTS_MAX
+from tradewind.errors import GatewayError, MachineReclaimed, StateError
 from tradewind.fleet.journal import FleetJournal
+from tradewind.model.event import Event, Notice
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.plan import Deployment
 from tradewind.model.program import Program
@@ -49,25 +51,69 @@ def test_a_resumed_job_reports_why_it_did_not_start(control: JobControl) -> None
         control.resume("job-1")
 
 
-def test_a_machine_that_ends_before_it_has_work_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud may take a spot machine back as soon as it has enrolled."""
+@pytest.fixture
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
+    made = Ending(tmp_path)
     give = JobGateways.give_program
 
     def after_the_end_of_the_sink(gateways: JobGateways, deployment: Deployment, program: Program) -> None:
-        if "b" in gateways.living():
+        if "b" in gateways.living() and made.ended < made.ends:
+            made.ended += 1
             gateways.crash("b")
         give(gateways, deployment, program)
 
     monkeypatch.setattr(JobGateways, "give_program", after_the_end_of_the_sink)
-    document = {
-        "gateways": {"a": {"role": "source", "region": "site:a"}, "b": {"role": "sink", "region": "site:b"}},
-        "routes": [{"nodes": ["a", "b"], "share": 1}],
-    }
-    topology = tmp_path / "topology.json"
-    topology.write_text(json.dumps(document), encoding="utf-8")
-    (tmp_path / "file").write_bytes(b"data")
-    client = Client(state_dir=str(tmp_path / "state"))
+    return made
+
+
+class Ending:
+    """A copy whose sink ends as soon as it has enrolled, the first `ends` times."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ends, self.ended = 1, 0
+        self._folder = folder
+        self.client = Client(state_dir=str(folder / "state"))
+        document = {
+            "gateways": {"a": {"role": "source", "region": "site:a"}, "b": {"role": "sink", "region": "site:b"}},
+            "routes": [{"nodes": ["a", "b"], "share": 1}],
+        }
+        self._topology = folder / "topology.json"
+        self._topology.write_text(json.dumps(document), encoding="utf-8")
+        (folder / "file").write_bytes(b"data")
+
+    def copy(self) -> list[str]:
+        """Copy, check that no fleet is left, and return the notes of the job."""
+        notes: list[str] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, Notice):
+                notes.append(event.message)
+
+        try:
+            self.client.copy(self._folder / "file", self._folder / "copy", topology=str(self._topology), on_event=note)
+        finally:
+            assert list(FleetJournal(self._folder / "state").records()) == []
+        assert (self._folder / "copy").read_bytes() == b"data"
+        return notes
+
+
+def test_a_machine_that_ends_before_it_has_work_is_named(ending: Ending) -> None:
     with pytest.raises(GatewayError, match=r"^machine b in site:b ended before it had work$") as caught:
-        client.copy(tmp_path / "file", tmp_path / "copy", topology=str(topology))
+        ending.copy()
     assert caught.value.hint == "the other machines were ended; run the command again"
-    assert list(FleetJournal(tmp_path / "state").records()) == []
+
+
+def test_the_machines_are_started_again_if_a_spot_machine_is_taken_back(
+    ending: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobGateways, "spot", lambda _: {"b"})
+    assert ending.copy() == ["machine b in site:b ended before it had work; all machines are started again"]
+    assert ending.ended == 1
+
+
+def test_machines_are_not_started_again_for_ever(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobGateways, "spot", lambda _: {"b"})
+    ending.ends = 100
+    with pytest.raises(MachineReclaimed, match="machine b in site:b ended before it had work"):
+        ending.copy()
+    assert ending.ended == SPOT_STARTS_MAX

@@ -16,7 +16,8 @@ from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.transcript import record_step
-from tests.fleet.transfers import ready, two_stores
+from tests.fleet.transfers import ENDS_S, ready, two_stores
+from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
 
@@ -47,6 +48,10 @@ class Stage(CloudTransfer):
 
     def check_nothing_is_billed(self) -> None:
         assert {one["state"] for one in self.cloud.instances()} == {"terminated"}
+
+    def cloud_states(self) -> list[tuple[str, str]]:
+        """Return the region and state of each instance."""
+        return [(one["region"], one["state"]) for one in self.cloud.instances()]
 
     def booted(self, region: str) -> BootedMachine:
         """Return a living machine of a region."""
@@ -89,6 +94,20 @@ def test_a_spot_machine_that_is_reclaimed_works_until_another_one_takes_its_plac
     stage.cloud.reclaim(sink.address)
     stage.finish_reclaimed(running, sink)
     assert "the cloud takes the machine back" in sink.console
+
+
+@pytest.mark.slow
+def test_the_machines_are_started_again_if_a_spot_machine_is_taken_back_while_it_boots(stage: Stage) -> None:
+    stage.configure(settings=["spot = true"])
+    running = stage.command.start(*stage.words, "--via", "fleet")
+    wait_until(lambda: ("eu-west-1", "running") in stage.cloud_states(), ENDS_S)
+    stage.booted("eu-west-1").kill()
+    done = running.finish()
+    notes = [event["message"] for event in done.events if event["event"] == "notice"]
+    assert any("did not start" in note and note.endswith("; all machines are started again") for note in notes), notes
+    assert len(stage.machines()) == 2 * len(stage.regions)
+    stage.check(done)
+    stage.check_nothing_is_left()
 
 
 @pytest.mark.slow

@@ -14,10 +14,14 @@ __all__ = ["boot_lines", "boots_document"]
 
 
 def boot_lines(boots: Sequence[Boot]) -> Iterator[str]:
-    """Yield one line that says how long machines took to start: the slowest of them, by phase."""
+    """Yield one line that says how long machines took to start: the slowest of them, by phase. If some moved no bytes,
+    such as those of a start that was given up, it is the slowest of the others.
+    """
     if boots:
-        slowest = max(boots, key=lambda boot: boot.took_s)
-        yield f"started {format_count(len(boots), 'machine')}; the slowest was {slowest} after its order"
+        used = [boot for boot in boots if boot.first_byte_unix_s is not None] or boots
+        slowest = max(used, key=lambda boot: boot.took_s)
+        which = "slowest" if len(used) == len(boots) else "slowest that moved bytes"
+        yield f"started {format_count(len(boots), 'machine')}; the {which} was {slowest} after its order"
 
 
 def boots_document(boots: Sequence[Boot]) -> dict[str, Any]:

@@ -137,6 +137,10 @@ class JobGateways:
         """Return the gateways whose machines are alive."""
         return self._fleet.living()
 
+    def spot(self) -> set[str]:
+        """Return the gateways on spot machines, which the cloud may take back."""
+        return {name for name, machine in self._fleet.machines.items() if machine.spot}
+
     def leaving(self) -> dict[str, float]:
         """Return the gateways whose machines the cloud takes back, each with the time for which it still works [s]."""
         return self._fleet.leaving()

@@ -20,7 +20,7 @@ from tradewind.engine.result import OVER_CEILING, resume_hint, stopped_error
 from tradewind.engine.running import RunningJob, kill_unclosed
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
-from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused, recorded_text
+from tradewind.errors import CeilingReached, GatewayError, Interrupted, MachineReclaimed, ProviderRefused, recorded_text
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.leases import lease_within
@@ -40,6 +40,8 @@ __all__ = ["RunStarter", "stopped_start"]
 
 #: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
+#: Maximum starts of a job's machines if spot machines end before they have work. A machine that cannot boot ends, too.
+SPOT_STARTS_MAX = 2
 #: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
 STARTING = "stopped before its machines had started"
@@ -128,13 +130,22 @@ class RunStarter:
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
-        """Deploy the plan; if regions refuse machines, plan without these machines. Those that run already stay."""
+        """Deploy the plan; if regions refuse machines, plan without these machines. Those that run already stay.
+
+        If a spot machine is taken back meanwhile, start all machines again, unless they were warm ones.
+        """
+        starts = 1
         while True:
             try:
                 gateways = self._deploy(*self._planned, replan=self._plan_without)
             except ProviderRefused as error:
                 if self._plan_without(error) is None:  # None of its machines was ordered, or none could stay.
                     raise
+            except MachineReclaimed as error:
+                if starts == SPOT_STARTS_MAX or self._launch.warm is not None:
+                    raise
+                starts += 1
+                self._log.notice(f"{recorded_text(error)}; all machines are started again")
             else:
                 return gateways, *self._planned
 
@@ -253,7 +264,10 @@ class RunStarter:
         return None if fleet is None else WarmChoice(fleet, is_required=not (self._spec.resume or self._is_under_way))
 
     def _push_programs(self, gateways: JobGateways, spec: JobSpec, run: RunSettings, plan: Plan) -> None:
-        """Give the gateways their programs; the lead begins to work. Raises GatewayError."""
+        """Give the gateways their programs; the lead begins to work.
+
+        Raises GatewayError, MachineReclaimed if only spot machines have ended.
+        """
         deployment = gateways.deployment()
         try:
             for program in compile_programs(deployment, spec, run).values():
@@ -264,7 +278,8 @@ class RunStarter:
             if not gone:
                 raise
             more = "" if len(gone) == 1 else f" and {len(gone) - 1} more"
-            raise GatewayError(
+            kind = MachineReclaimed if gateways.spot().issuperset(one.name for one in gone) else GatewayError
+            raise kind(
                 f"machine {gone[0].name} in {gone[0].region}{more} ended before it had work",
                 hint="the other machines were ended; run the command again",
             ) from error

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tradewind.errors import GatewayError, GatewayLost, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, MachineReclaimed, TradewindError
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import Machine, Provider
 from tradewind.gateway.client import GatewayClient
@@ -65,7 +65,8 @@ class Readiness:
         """Call `on_ready` for each machine when it answers, with the provider's latest listing of it, its address, and
         the time since it began to run its boot script [s]; None if it has none.
 
-        Raises GatewayError as soon as one of them ends; GatewayLost if one does not answer by the deadline (monotonic).
+        Raises GatewayError as soon as one of them ends, MachineReclaimed if that is a spot machine; GatewayLost if one
+        does not answer by the deadline (monotonic).
         """
 
         def wait_one(machine: Machine) -> None:
@@ -105,13 +106,16 @@ class Readiness:
         raise GatewayError(f"machine {machine.name}: another machine of the fleet failed")
 
     def _require_alive(self, machine: Machine) -> None:
-        """Raise GatewayError if a machine has ended, with the end of its log if it can be read."""
+        """Raise an error if a machine has ended, with the end of its log if it can be read: MachineReclaimed for a spot
+        machine, else GatewayError.
+        """
         host = self._provider.host(machine)
         how = None if host is None else host.ending(0.0)
         if how is not None or machine.ended or self._is_unlisted(machine):
             log = "" if host is None else host.log_tail(TAIL_BYTES).strip()
             why = how or "its machine has ended"
-            raise GatewayError(f"gateway {machine.name} did not start: {why}{f': {log}' if log else ''}")
+            message = f"gateway {machine.name} did not start: {why}{f': {log}' if log else ''}"
+            raise MachineReclaimed(message) if machine.spot else GatewayError(message)
 
     def _is_unlisted(self, machine: Machine) -> bool:
         """Return whether the provider does not list a machine although it had time to."""
