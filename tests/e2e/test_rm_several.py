@@ -80,7 +80,7 @@ def test_a_listed_directory_is_deleted_only_if_it_is_empty(
         expected = [f"{verb} {url}/{key}" for key in ("empty/", "full/a", "full/", "kept/")]
         assert sorted(shown) == sorted(expected[:3] if is_file else expected)
         if is_file:
-            assert f"error: delete {url}/kept/: the directory is not empty" in done.stderr
+            assert f"error: delete {there.url}/d/kept/: the directory is not empty" in done.stderr
             assert "error: 1 of 4 objects could not be deleted" in done.stderr
     assert list(there.sizes()) == ["d/kept/a"]
 
