@@ -400,15 +400,22 @@ def test_a_job_of_an_older_version_has_the_costs_of_that_version(tmp_path: Path)
         "topology": {"gateways": gateways},
     }
     book = book_of(tmp_path)
-    ledger = book.present(old, Progress(elapsed_s=50.0, cost_usd=0.25))
+    ledger = book.present(old, Progress(elapsed_s=50.0, cost_usd=0.25), book.whole())
     assert ledger.total_usd(0.0) == pytest.approx(1.0 + 2.0 + 0.25)
     assert ledger.prices.machines["site:b"].usd_per_s == pytest.approx(0.01)
-    assert book.present({"ceiling": None, "topology": None}, Progress()) == Ledger()
+    assert book.present({"ceiling": None, "topology": None}, Progress(), book.whole()) == Ledger()
     assert not book.is_damaged()
     book.write(Ledger())
     open_database(tmp_path).write("UPDATE ledgers SET prices = '{'")
     assert book.is_damaged()
-    assert book.present({}, Progress(cost_usd=0.5)).total_usd(0.0) == 0.5
+    assert book.present({}, Progress(cost_usd=0.5), book.read()).total_usd(0.0) == 0.5
+
+
+def test_the_ledger_of_a_job_of_many_petabytes_is_whole(tmp_path: Path) -> None:
+    book = book_of(tmp_path)
+    ledger = Ledger(PRICES, runs=(RunCount(1, 1e6, route_bytes={"a → b": 10**18}, duplicate_bytes=10**17),))
+    book.write(ledger)
+    assert book.whole() == ledger
 
 
 @pytest.mark.parametrize(

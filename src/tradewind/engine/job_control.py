@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.gateways import EndedRuns, end_abandoned, open_fleets
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, limited_launch, plan_prices, stored_launch
-from tradewind.engine.ledger import JobLedger, LedgerBook, without_unlaunched
+from tradewind.engine.ledger import JobLedger, LedgerBook, LedgerDamaged, without_unlaunched
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
 from tradewind.engine.pruning import prune_oldest
@@ -337,12 +337,13 @@ class JobControl:
 
         Raises StateError, also if its ledger is damaged.
         """
-        self.book(record.id).require_whole()
-        return self._known_ledger(record)
+        book = self.book(record.id)
+        return book.present(record.document, record.progress, book.whole())
 
     def _known_ledger(self, record: JobRecord) -> Ledger:
         """Return what is known of the cost of a job. A job without a ceiling can be resumed without its ledger."""
-        return self.book(record.id).present(record.document, record.progress)
+        book = self.book(record.id)
+        return book.present(record.document, record.progress, book.read())
 
     def plan_of(self, record: JobRecord, *, latest: bool = False) -> Plan:
         """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
@@ -480,7 +481,11 @@ class JobControl:
 
     def jobs(self) -> list[JobRecord]:
         """Return all jobs of the state folder, oldest first, without those whose record or ledger is damaged."""
-        return [self._with_cost(one) for one in self.store.records() if not self.book(one.id).is_damaged()]
+        found = []
+        for record in self.store.records():
+            with suppress(LedgerDamaged):
+                found.append(self._with_cost(record))
+        return found
 
     def unfinished(
         self, source: UrlOrPath | Sequence[UrlOrPath], destination: UrlOrPath | Sequence[UrlOrPath]

@@ -38,7 +38,7 @@ from tradewind.model.units import format_count, format_usd
 from tradewind.state.database import BUSY_S, TROUBLE, Database
 from tradewind.state.ledger_rows import read_ledger, write_ledger
 
-__all__ = ["SAVE_S", "JobLedger", "LedgerBook", "without_unlaunched"]
+__all__ = ["SAVE_S", "JobLedger", "LedgerBook", "LedgerDamaged", "without_unlaunched"]
 
 #: Maximum interval between writes of a ledger while its job runs.
 SAVE_S = 5.0
@@ -332,6 +332,10 @@ class JobLedger:
             self._book.write(self._ledger, busy_s)
 
 
+class LedgerDamaged(StateError):
+    """The ledger of a job exists but is unreadable. Without it, the job would seem to have cost less."""
+
+
 class LedgerBook:
     """The recorded ledger of one job. `folder` is the job's, where its lead records its spending."""
 
@@ -340,37 +344,41 @@ class LedgerBook:
         self._database, self._job_id = database, job_id
 
     def read(self) -> Ledger | None:
-        """Return the ledger; None if it is missing or unreadable: see `is_damaged`. Raises StateError."""
+        """Return the ledger; None if it is missing or unreadable: see `whole`. Raises StateError."""
+        try:
+            return self.whole()
+        except LedgerDamaged:
+            return None
+
+    def whole(self) -> Ledger | None:
+        """Return the ledger; None if it is missing. Raises LedgerDamaged, StateError."""
         try:
             return read_ledger(self._database, self._job_id)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LedgerDamaged(
+                f"the cost of job {self._job_id} is unknown: its ledger in {self._database.path} is damaged",
+                hint=f"restore the database from a copy: {TROUBLE}",
+            ) from error
 
     def is_damaged(self) -> bool:
         """Return whether the ledger exists but is unreadable. Raises StateError."""
-        there = self._database.row("SELECT 1 FROM ledgers WHERE job = ?", (self._job_id,)) is not None
-        return there and self.read() is None
-
-    def require_whole(self) -> None:
-        """Raise StateError if the ledger exists but is unreadable: without it the job would seem to have cost less."""
-        if self.is_damaged():
-            raise StateError(
-                f"the cost of job {self._job_id} is unknown: its ledger in {self._database.path} is damaged",
-                hint=f"restore the database from a copy: {TROUBLE}",
-            )
+        try:
+            self.whole()
+        except LedgerDamaged:
+            return True
+        return False
 
     def write(self, ledger: Ledger, busy_s: float = BUSY_S) -> None:
         """Record a ledger, replacing the previous one; it survives a power loss. Raises StateError."""
         with self._database.transaction(busy_s=busy_s) as connection:
             write_ledger(connection, self._job_id, ledger)
 
-    def present(self, job: Mapping[str, Any], progress: Progress) -> Ledger:
-        """Return the ledger with its lead's spending since; for a job without one, the figures of its record.
+    def present(self, job: Mapping[str, Any], progress: Progress, found: Ledger | None) -> Ledger:
+        """Return the ledger that was `found`, with its lead's spending since; without one, the figures of the record.
 
         Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
         """
         carried_usd, _ = _carried_over_usd(self.folder)
-        found = self.read()
         return _ledger_of_old(job, progress, carried_usd) if found is None else _with_egress(found, carried_usd)
 
     def end_fleet(self, fleet: str, now_s: float, unlaunched: Collection[str] = ()) -> None:

@@ -12,8 +12,8 @@ from tradewind.state.database import TROUBLE
 
 __all__ = ["checked", "damaged"]
 
-#: Largest number in any row, far above real ones.
-NUMBER_MAX = 1e15
+#: Largest number in any row: the largest integer of SQLite. Jobs may move exabytes.
+NUMBER_MAX = 2**63 - 1
 #: The end of the year 9999 [Unix s]: later times cannot be shown.
 UNIX_S_MAX = 253_402_300_799.0
 
@@ -21,8 +21,8 @@ UNIX_S_MAX = 253_402_300_799.0
 def checked(values: Sequence[Any], kinds: str) -> tuple[Any, ...]:
     """Return values if each is of its kind. Raises ValueError.
 
-    `t` is text, `n` a number, `p` a number of at least 0, `s` a time [Unix s], `m` a time [Unix ms]. A capital letter
-    also allows None.
+    `t` is text, `p` a number of at least 0, `s` a time [Unix s], `m` a time [Unix ms]. A capital letter also allows
+    None.
     """
     for number, (value, kind) in enumerate(zip(values, kinds, strict=True), 1):
         if not _is_of_kind(value, kind):
@@ -47,6 +47,5 @@ def _is_of_kind(value: Any, kind: str) -> bool:
         return isinstance(value, str)
     if not isinstance(value, int | float) or not math.isfinite(value):
         return False
-    least = -NUMBER_MAX if kind == "n" else 0.0
     most = {"s": UNIX_S_MAX, "m": 1000 * UNIX_S_MAX}.get(kind, NUMBER_MAX)
-    return least <= value <= most
+    return 0 <= value <= most
