@@ -127,14 +127,12 @@ def _stat(pid: int) -> int | None:
 
 def _is_hidden(pid: int) -> bool:
     """Return whether a process of another user runs that /proc does not show."""
-    if os.path.exists(f"/proc/{pid}"):
-        return False
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True
+        return not os.path.exists(f"/proc/{pid}")
     except (ProcessLookupError, OverflowError):
-        return False
+        pass
     return False
 
 
