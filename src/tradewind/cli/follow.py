@@ -17,6 +17,7 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.failures import Failures
 from tradewind.cli.remains import left_lines
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
+from tradewind.cli.streams import with_paths
 from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.job import Job
@@ -164,7 +165,7 @@ class Follower(StopHandlers):
             code = 0
         except (TransferError, MachinesMayRun) as error:
             code = error.exit_code
-            print(f"error: {error}", file=sys.stderr)
+            print(with_paths(f"error: {error}"), file=sys.stderr)
             if error.hint:
                 print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
