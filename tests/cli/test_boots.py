@@ -1,4 +1,4 @@
-"""How long machines took to start, in words."""
+"""The line that says how long machines took to start."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ OLD_S, SAME_S, NEW_S = 1_400_000_000, 1_500_000_000, 4_000_000_000
 PEERS = {"rclone": rclone.CASES, "s5cmd": s5cmd.CASES, "juicefs": juicefs.CASES, "aws": aws.CASES}
 #: The examples of aws mostly repeat what cases of the others say.
 SLOW = {"aws"}
-#: How long ago the objects of a bucket were written.
+#: Ages of the objects in a bucket of the destination and of the source [s].
 THERE_AGE_S, SOURCE_AGE_S = 40, 20
 ALL = [
     pytest.param(case, id=f"{peer} {case.name}", marks=[pytest.mark.slow] if peer in SLOW else [])

@@ -49,7 +49,7 @@ pub enum SourceTask {
         range: Range<u64>,
         /// Where the bytes go.
         place: PartPlace,
-        /// Whether to compute their CRC-32C, because the source store states that of the whole object.
+        /// True if the source store states the CRC-32C of the whole object: then that of these bytes is computed.
         crc32c: bool,
     },
     /// Reads whole objects and sends them in one bundle.

@@ -44,7 +44,7 @@ pub struct PassingChecksums {
 }
 
 impl PassingChecksums {
-    /// Of no bytes yet.
+    /// The CRCs of no bytes yet.
     pub fn new(crcs: Crcs) -> Self {
         Self { crc64: PassingCrc64::default(), crc32: (crcs == Crcs::Both).then(PassingCrc32::default) }
     }
