@@ -25,7 +25,10 @@ SELECT b.tenant, b.limit_usd_micros,
   (SELECT coalesce(sum(usd_micros), 0) FROM charges c WHERE c.tenant = b.tenant),
   (SELECT coalesce(sum(reserved_usd_micros), 0) FROM accounts a WHERE a.tenant = b.tenant AND a.is_open = 1)
 FROM budgets b"""
-ACTIVE = "SELECT id, owned FROM jobs WHERE state IN ('running', 'pausing', 'stopping', 'cancelling')"
+ACTIVE = """SELECT id, owned FROM jobs WHERE CASE state WHEN 'cancelling' THEN (
+    SELECT state FROM job_events WHERE job = jobs.id AND state <> 'cancelling' ORDER BY number DESC LIMIT 1
+) ELSE state END IN ('running', 'pausing', 'stopping')"""
+"""Jobs that may write. One that was cancelled while it waited only aborts its own unfinished uploads."""
 
 
 @dataclass(frozen=True)
