@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
-from tests.fleet.worlds import living, wait_until
+from tests.fleet.worlds import leftovers, living, plan_between, wait_until
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Quota, Refusal
@@ -173,6 +174,21 @@ def test_a_broken_connection_is_opened_again_with_the_same_ports(stage: Stage) -
     assert GatewayClient(machine.control).version()
     provider.terminate([machine.id])
     assert list(stage.on_host.glob("machines/*")) == []
+
+
+def test_an_ended_fleet_keeps_no_connection(stage: Stage) -> None:
+    """Also while something refers to it: a server may run for months, and its memory is cleaned up when it works."""
+    journal, plan = FleetJournal(stage.folder / "state"), plan_between(REGION, REGION)
+    fleet = Fleet(stage.provider(gateways=2), journal, plan, find_gateway(), purpose="a test")
+    clients = f"-F {stage.server.config} "
+    assert leftovers(clients)
+    fleet.close()
+    assert leftovers(clients) == []
+    look = fleet.look_for_remains()
+    assert look is not None
+    remains = look.result()
+    assert remains is not None and remains.is_nothing and remains.looked_for
+    assert leftovers(clients) == []
 
 
 def test_a_gateway_outlives_its_connection_until_its_lease_expires(stage: Stage) -> None:

@@ -61,7 +61,8 @@ class InFlight:
             thread.start()
         thread.join(limit_s)
         if errors:
-            raise errors[0]
+            # In the list the error would be a part of its own traceback, and keep all that this refers to.
+            raise errors.pop()
         if not answers:
             late = f"no answer within {limit_s:.0f} s" if thread.is_alive() else "it failed unexpectedly"
             raise CallRefused(Refusal("transient", f"{what}: {late}"))
@@ -109,7 +110,7 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
         for thread in threads:
             thread.join()
     if errors:
-        raise errors[min(errors)]
+        raise errors.pop(min(errors))
     if len(answers) < len(items):
         raise CallRefused(Refusal("transient", "a call failed unexpectedly"))
     return [answers[index] for index in range(len(items))]

@@ -24,6 +24,7 @@ from tradewind.fleet.orders import dialled_gateways
 from tradewind.fleet.provider import (
     Accountable,
     CallRefused,
+    Connected,
     Exposing,
     LaunchOrder,
     Machine,
@@ -378,6 +379,8 @@ class Fleet:
         finally:
             # Machines cost money, whether or not their end can be recorded.
             self._end_processes(grace_s)
+            if isinstance(self._provider, Connected):
+                self._provider.disconnect()
         self._machines.charges.all_ended()
         self._journal.close(self.id)
 

@@ -30,6 +30,7 @@ __all__ = [
     "Billing",
     "CallRefused",
     "Checking",
+    "Connected",
     "Ended",
     "Exposing",
     "Home",
@@ -473,4 +474,13 @@ class Adopting(Protocol):
 
         `machines` then shows at which addresses this process reaches them. Raises CallRefused.
         """
+        ...
+
+
+@runtime_checkable
+class Connected(Protocol):
+    """A provider that keeps connections open from one call to the next."""
+
+    def disconnect(self) -> None:
+        """Close the connections that no machine of this object needs. A later call opens them again."""
         ...

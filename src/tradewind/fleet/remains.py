@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.errors import TradewindError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
-from tradewind.fleet.provider import Accountable, CallRefused, Leftover, Provider, Refusal
+from tradewind.fleet.provider import Accountable, CallRefused, Connected, Leftover, Provider, Refusal
 from tradewind.model.latch import Latch
 from tradewind.model.records import dataclass, field
 
@@ -66,6 +66,9 @@ def look_for_remains(provider: Provider, fleet_id: str, in_flight: InFlight) -> 
             left = _left(provider, fleet_id, in_flight)
     except TradewindError as error:
         return Remains(fleet_id, provider.leaves, error=str(error))
+    finally:
+        if isinstance(provider, Connected):
+            provider.disconnect()
     whys = (f" ({why.missing or why.reason})" if (why := refusals.get(one.id)) is not None else "" for one in left)
     names = (f"{one.named} {one.id}" for one in left)
     gone = {one.id: f"{one.named} {one.id}" for one in found}

@@ -24,6 +24,7 @@ from tradewind.fleet.provider import (
     Admitting,
     Adopting,
     CallRefused,
+    Connected,
     Ended,
     Exposing,
     Home,
@@ -236,6 +237,12 @@ class MixedProvider:
     def _accountable(self) -> list[tuple[FleetMember, Accountable]]:
         members = ((member, member.provider) for member in self._members)
         return [(member, provider) for member, provider in members if isinstance(provider, Accountable)]
+
+    def disconnect(self) -> None:
+        """Let each member close the connections that it does not need."""
+        for member in self._members:
+            if isinstance(member.provider, Connected):
+                member.provider.disconnect()
 
     def host(self, machine: Machine) -> Host | None:
         """Return the access that the machine's member offers."""

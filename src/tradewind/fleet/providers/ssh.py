@@ -316,7 +316,7 @@ class SshProvider:
         answers: dict[str, Ended] = {}
         for ended in each_of(list(by_host.items()), lambda each: self._end_on(*each, grace_s)):
             answers |= {one.id: one for one in ended}
-        self._close_unused()
+        self.disconnect()
         return [answers[machine_id] for machine_id in wanted]
 
     def _end_on(self, name: str, ids: Sequence[str], grace_s: float) -> list[Ended]:
@@ -433,7 +433,7 @@ class SshProvider:
             weakref.finalize(self, shutil.rmtree, self._sockets, ignore_errors=True)
         return self._sockets
 
-    def _close_unused(self) -> None:
+    def disconnect(self) -> None:
         """Close all connections once no machine of this object is left."""
         if self._known:
             return
