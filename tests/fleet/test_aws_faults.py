@@ -608,6 +608,36 @@ def test_a_repeated_order_in_one_region_and_a_new_one_in_another_are_both_listed
     assert living == ["one", "two"]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_machines_in_regions_that_answer_are_ended_although_another_one_does_not(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """For example because the account has disabled it since. Those machines are billed until their leases expire."""
+    monkeypatch.setattr(AwsProvider, "settles_s", 0.1)
+    stage.settings["regions"] = ["us-east-1", "us-west-2"]
+    provider, journal = stage.provider(), FleetJournal(stage.folder / "state")
+    journal.open(FLEET, "a test", provider.document(), {"one": REGION, "two": "aws:us-west-2"})
+    one, _ = launch(provider, order("one"), order("two", region="aws:us-west-2"))
+    journal.give_back(FLEET)
+    (record,) = journal.records()
+    stage.cloud.fault("DescribeInstances", "AuthFailure", "not enabled", times=1000, region="us-east-1")
+    if is_known:
+        with pytest.raises(CallRefused, match="AuthFailure"):
+            end_fleet(record, journal, "unused")
+    else:
+        clouds = (Cloud("aws", (REGION, "aws:us-west-2"), stage.document()),)
+        place = Everywhere(Sites(clouds=clouds), FleetJournal(stage.folder / "empty"), "gateway")
+        found, failed = place.found()
+        assert isinstance(found, FoundMachine) and not isinstance(failed, FoundMachine) and failed[0] == "aws"
+        done = list(place.sweep([found], everything=True))
+        assert done[0].what == f"aws: ended two of {FLEET}" and done[-1].error is not None
+    assert stage.living() == [one.id.rpartition("/")[2]]
+    assert [each.id for each in journal.records()] == [FLEET], "the other one may run"
+    stage.cloud.mend()
+    assert end_fleet(record, journal, "unused").machines == 1
+    assert stage.living() == [] and list(journal.records()) == []
+
+
 def test_a_fleet_that_no_record_knows_is_ended_with_a_machine_that_lists_show_late(
     stage: AwsStage, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, ListIncomplete, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
@@ -45,7 +45,7 @@ class EndedFleet:
 def list_machines(
     provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience | None = None
 ) -> tuple[Machine, ...]:
-    """Return the machines of a fleet as its provider lists them. Raises CallRefused."""
+    """Return the machines of a fleet as its provider lists them. Raises CallRefused, ListIncomplete."""
     tags = {FLEET_TAG: fleet_id}
     for tries in count():
         try:
@@ -134,7 +134,8 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
 def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> EndedFleet:
     """End the lead and the machines of a fleet in place of its client.
 
-    Ends are retried as long as `patience` says, by default for OUTAGE_S.
+    Ends are retried as long as `patience` says, by default for OUTAGE_S. A region, host or cloud that does not answer
+    keeps only its own machines.
 
     Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
@@ -210,12 +211,23 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
 def _end_listed(
     provider: Provider, fleet_id: str, journal: FleetJournal, in_flight: InFlight, patience: Patience
 ) -> list[Machine]:
-    listed = list_machines(provider, fleet_id, in_flight)
+    missing: ListIncomplete | None = None
+    try:
+        listed = list_machines(provider, fleet_id, in_flight)
+    except ListIncomplete as error:
+        listed, missing = error.found, error
+    # One that has ended may be an earlier machine of its name, and the latest may run and not be listed yet.
+    ordered = journal.ordered(fleet_id)
+    names = {one.id: one.name for one in listed if not one.ended or ordered[one.name] < 2}
     # If this process is killed before it closes the fleet, the next one must not take them for never launched.
-    journal.listed(fleet_id, [machine.name for machine in listed])
-    names = {machine.id: machine.name for machine in listed}
+    journal.listed(fleet_id, names.values())
+
+    def note(ended: Ended) -> None:
+        if ended.id in names:
+            journal.ended(fleet_id, [names[ended.id]])
+
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(
-        provider, list(names), STOP_S, in_flight, lambda ended: journal.ended(fleet_id, [names[ended.id]]), patience
-    )
+    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, note, patience)
+    if missing is not None:
+        raise missing
     return list(listed)

@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -418,8 +419,12 @@ class FleetJournal:
             " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
             (fleet_id, self.unix_s(), younger_s, time.time()),
         )
-        names = [name for (name,) in self.database.rows("SELECT name FROM machines WHERE fleet = ?", (fleet_id,))]
-        return {name: names.count(name) for name, is_leased in rows if is_leased}
+        ordered = self.ordered(fleet_id)
+        return {name: ordered[name] for name, is_leased in rows if is_leased}
+
+    def ordered(self, fleet_id: str) -> Counter[str]:
+        """Return how many machines of each name a fleet has had. Raises StateError."""
+        return Counter(name for (name,) in self.database.rows("SELECT name FROM machines WHERE fleet = ?", (fleet_id,)))
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""

@@ -18,7 +18,7 @@ from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, ListIncomplete, Machine, Offer, Provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.process import STOP_S
 from tradewind.model.latch import Latch
@@ -187,8 +187,10 @@ class FleetMachines:
         patience = Patience(self._hurried, self._report)
         try:
             listed = self.alive()
-        except TradewindError:
+        except TradewindError as error:
             # Other machines may run. Those that are known must not wait for a listing.
+            seen = error.found if isinstance(error, ListIncomplete) else ()
+            known = [*{machine.id: machine for machine in (*seen, *known) if not machine.ended}.values()]
             self.terminate(known, grace_s, patience)
             # If it fails again, the record stays open.
             ended = {machine.id for machine in known}

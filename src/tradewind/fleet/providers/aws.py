@@ -30,7 +30,7 @@ from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
 from tradewind.fleet.aws.market import IMAGE_PARAMETER, Ec2Market, instances, region_name
 from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import each_of, machines_of_each
 from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.console_access import LOOK_S, ConsoleAccess
 from tradewind.fleet.earlier_orders import known_machine
@@ -311,7 +311,7 @@ class AwsProvider:
         self._admit(fleet_id, self._listed({FLEET_TAG: fleet_id}))
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return machines with these tags. Raises CallRefused if a region does not answer."""
+        """Return machines with these tags. Raises ListIncomplete if a region does not answer."""
         found = self._listed(tags)
         fleet_id = tags.get(FLEET_TAG)
         if fleet_id is not None and set(tags) == {FLEET_TAG}:
@@ -322,8 +322,7 @@ class AwsProvider:
     def _listed(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         filters = [OURS, *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
         regions = self._regions(tags.get(FLEET_TAG))
-        listed = each_of(regions, lambda region: self._listed_in(region, filters))
-        found = [machine for of in listed for machine in of]
+        found = machines_of_each(regions, lambda region: self._listed_in(region, filters))
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:

@@ -51,6 +51,7 @@ from tradewind.fleet.provider import (
     LaunchOrder,
     LaunchResult,
     Leftover,
+    ListIncomplete,
     Machine,
     Offer,
     PermissionAnswer,
@@ -386,8 +387,14 @@ class GcpProvider:
     def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
         terms = [OURS, *(f'labels.{name}="{value}"' for name, value in tags.items())]
         # Google accepts several terms only in parentheses.
-        instances = self._api.aggregated("instances", " AND ".join(f"({term})" for term in terms))
-        return [self._machine(instance) for instance in instances if is_ours(instance)]
+        found: list[Machine] = []
+        try:
+            for instance in self._api.aggregated("instances", " AND ".join(f"({term})" for term in terms)):
+                if is_ours(instance):
+                    found.append(self._machine(instance))
+        except CallRefused as error:
+            raise ListIncomplete(error.refusal, found) from error
+        return found
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Delete VMs with their disks and addresses, and the firewall rules of fleets that have no VM left.
