@@ -262,6 +262,33 @@ def test_a_machine_that_no_list_shows_yet_is_ended_in_place_of_its_killed_client
     assert stage.living() == [] and len(list(journal.records())) == is_warm
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_order_that_ec2_carries_out_after_the_death_of_its_client_is_waited_for(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Nobody has read the answer. If EC2 never had the order, nothing comes. An earlier one has ended."""
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    monkeypatch.setattr(AwsProvider, "settles_s", 0.1)
+    if not comes:
+        monkeypatch.setattr("tradewind.fleet.ending.LATE_ORDER_S", 1.0)
+    provider, journal, fleet = stage.provider(), FleetJournal(stage.folder / "state"), f"late-{comes}"
+    journal.open(fleet, "a test", provider.document(), {"one": REGION})
+    if comes:
+        journal.launched(fleet, "one", REGION, 900)
+        (first,) = launch(provider, order("one", fleet, key=f"{fleet}-0"))
+        provider.terminate([first.id])
+        journal.ended(fleet, ["one"])
+        stage.cloud.set(hidden_s=20)
+    journal.launched(fleet, "one", REGION, 900)
+    if comes:
+        launch(provider, order("one", fleet, key=f"{fleet}-1"))
+    journal.give_back(fleet)
+    (record,) = journal.records()
+    ended = end_fleet(record, journal, "unused")
+    assert (ended.machines, ended.unlaunched) == ((1, frozenset()) if comes else (0, {"one"}))
+    assert stage.living() == [] and list(journal.records()) == []
+
+
 def test_a_machine_that_cannot_be_ended_keeps_no_other_alive(stage: AwsStage) -> None:
     """Amazon refuses a request as a whole if one of its instances is protected."""
     import boto3

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from tradewind.errors import GatewayError, UsageError
-from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
+from tradewind.fleet.calls import CALL_S, LAUNCH_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.patience import Patience
@@ -28,6 +28,9 @@ LIST_WAIT_S = 0.5
 #: Time after its launch for which a list may omit a machine that the provider has acknowledged. The documented time of
 #: a provider is shorter, but its lists are late at times.
 UNLISTED_S = 120.0
+#: Time for which a cloud may still carry out an order whose client was killed before the answer. The client itself
+#: would have waited as long.
+LATE_ORDER_S = LAUNCH_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
             hint="run `tradewind fleet down` on that host; its machines end by themselves when their client is gone",
         )
     journal.dismiss(record.id)
+    unanswered = journal.unanswered(record.id, LEASE_S_MIN)
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
     patience = patience or Patience()
@@ -157,7 +161,10 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
         waits = patience.another()
         while _waits_for_unlisted(provider, record.id, listed, journal, waits):
             listed += _end_listed(provider, record.id, journal, in_flight, patience)
-    unlaunched = _unlaunched(journal, record.id, listed)
+    # Other machines may have ended with their leases before they were looked for, and their provider may have forgotten
+    # them. Those that an earlier process found while it tried to end the fleet are not unanswered.
+    unlaunched = frozenset(unanswered - {machine.name for machine in listed})
+    journal.never_launched(record.id, unlaunched)
     journal.close(record.id)
     return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
 
@@ -165,7 +172,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
 def _waits_for_unlisted(
     provider: Provider, fleet_id: str, listed: Iterable[Machine], journal: FleetJournal, waits: Patience
 ) -> bool:
-    """Wait if machines run that lists do not show yet; return whether to list them again.
+    """Wait if machines run, or may soon run, that lists do not show yet; return whether to list them again.
 
     A list may show only machines of the same name that have ended before.
     """
@@ -175,19 +182,11 @@ def _waits_for_unlisted(
     shown = Counter(name for name, _ in {(machine.name, machine.id) for machine in listed})
     expected = journal.may_be_unlisted(fleet_id, UNLISTED_S)
     late = [name for name, launched in expected.items() if name not in living and shown[name] < launched]
-    reason = Refusal("transient", "the list of machines does not show what runs")
-    return bool(late) and waits.wait(f"end {' and '.join(sorted(late))}", reason)
-
-
-def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine]) -> frozenset[str]:
-    """Return the machines that were ordered and never launched, and remove them from the journal.
-
-    A machine is not among them if its lease may have expired, because its provider may have forgotten it since, or if
-    an earlier process found it while it tried to end the fleet.
-    """
-    lost = journal.unanswered(fleet_id, LEASE_S_MIN) - {machine.name for machine in listed}
-    journal.never_launched(fleet_id, lost)
-    return frozenset(lost)
+    words = "the list of machines does not show what runs"
+    if not late:
+        late = list(journal.just_ordered(fleet_id, LATE_ORDER_S) - living)
+        words = "its killed command had just ordered what the list does not show"
+    return bool(late) and waits.wait(f"end {' and '.join(sorted(late))}", Refusal("transient", words))
 
 
 def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJournal, binary: str) -> int:

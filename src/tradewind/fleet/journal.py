@@ -396,11 +396,18 @@ class FleetJournal:
         The answers to their orders may be lost. A lease that was not noted lasts `lease_s_min`. If the clock was set
         back behind an order, nobody knows how old that is, so its lease may have expired.
         """
+        return self._unheard(fleet_id, "launched_unix_s + coalesce(lease_s, ?3) > ?2", lease_s_min)
+
+    def just_ordered(self, fleet_id: str, younger_s: float) -> set[str]:
+        """Return the machines of which nothing was heard, and which were ordered in the last `younger_s`."""
+        return self._unheard(fleet_id, "launched_unix_s > ?2 - ?3", younger_s)
+
+    def _unheard(self, fleet_id: str, condition: str, value: float) -> set[str]:
         rows = self.database.rows(
             "SELECT name FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND ready_unix_s IS NULL"
-            " AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND launched_unix_s + coalesce(lease_s, ?3) > ?2"
+            f" AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND {condition}"
             " AND name NOT IN (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched')",
-            (fleet_id, self.unix_s(), lease_s_min),
+            (fleet_id, self.unix_s(), value),
         )
         return {name for (name,) in rows}
 
