@@ -236,6 +236,44 @@ def test_a_machine_that_vanishes_from_lists_is_ended_all_the_same(stage: AwsStag
     stage.cloud.set(hidden_s=0)
 
 
+def test_a_machine_that_no_list_has_shown_for_long_is_ended_all_the_same(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may be as late as it likes. EC2 itself says whether it knows the instance."""
+    provider = stage.provider()
+    one, two = launch(provider, order("one"), order("two"))
+    monkeypatch.setattr("tradewind.fleet.providers.aws.FRESH_S", 0.0)
+    stage.cloud.set(hidden_s=60)
+    stage.cloud.fault("TerminateInstances", "InvalidInstanceID.NotFound", "it does not exist", times=2)
+    assert [ended.refusal for ended in provider.terminate([one.id])] == [None], "EC2 has forgotten it"
+    stage.cloud.mend()
+    assert [ended.refusal for ended in provider.terminate([one.id, two.id])] == [None, None]
+    assert stage.living() == []
+
+
+def test_known_machines_are_ended_although_the_permission_to_list_them_is_gone(stage: AwsStage) -> None:
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.fault("DescribeInstances", "UnauthorizedOperation", "You are not authorized", times=1000)
+    ended, stranger = provider.terminate([machine.id]), stage.provider().terminate([machine.id])
+    assert [one.refusal for one in ended] == [None] and stage.living() == []
+    assert [one.refusal and one.refusal.action for one in stranger] == ["ec2:DescribeInstances"], "it may be another's"
+
+
+def test_an_order_that_is_repeated_with_another_lease_finds_its_machine(stage: AwsStage) -> None:
+    """Its answer was lost, and the fleet was planned anew before a list showed the machine."""
+    stage.cloud.set(hidden_s=60)
+    stage.cloud.fault("RunInstances", lose=True, times=10)
+    assert refusal_of(stage.provider().launch([order()])[0]).kind == "transient"
+    stage.cloud.fault("none")
+    again = replace(order(), generation=2, lease=replace(order().lease, seconds=60))
+    provider = stage.provider()
+    assert refusal_of(provider.launch([again])[0]).kind == "transient"
+    stage.cloud.set(hidden_s=0)
+    assert machine_of(provider.launch([again])[0]).id.rpartition("/")[2] in stage.living()
+    assert len(stage.living()) == 1
+
+
 @pytest.mark.parametrize("is_warm", [False, True])
 def test_a_machine_that_no_list_shows_yet_is_ended_in_place_of_its_killed_client(
     stage: AwsStage, monkeypatch: pytest.MonkeyPatch, is_warm: bool
