@@ -203,8 +203,9 @@ class GcpProvider:
         known = [known_machine(order, living) or self._impossible(order) for order in orders]
         fresh = [order for order, result in zip(orders, known, strict=True) if result is None]
         scripts = {order.key: self._script(order) for order in fresh}
+        fleets = {machine.tags.get(FLEET_TAG) for machine in living}
         for order in {order.fleet_id: order for order in fresh}.values():
-            self._make_rules(order)
+            self._make_rules(order, is_alone=order.fleet_id not in fleets)
         started = iter(each_of(fresh, lambda order: self._started(order, scripts[order.key])))
         results = [next(started) if result is None else result for result in known]
         for fleet_id in {order.fleet_id for order in fresh}:
@@ -325,13 +326,15 @@ class GcpProvider:
             join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy, notice_s=notice_s
         )
 
-    def _make_rules(self, order: LaunchOrder) -> None:
-        if not self._settings.firewall or order.fleet_id in self._rules:
+    def _make_rules(self, order: LaunchOrder, *, is_alone: bool) -> None:
+        """Make the rules of a fleet, again if it has no VM now: another user may have removed them as unused."""
+        if not self._settings.firewall or (order.fleet_id in self._rules and not is_alone):
             return
         network = network_path(order.network.network or self._settings.network)
         rules = FleetRules(self._api, self._settings, network, order.fleet_id, order.lease.owner)
         rules.make()
         self._rules[order.fleet_id] = rules
+        self._admitted.pop(order.fleet_id, None)
 
     def _admit(self, fleet_id: str, listed: Sequence[Machine], results: Sequence[LaunchResult] = ()) -> None:
         """Let all machines of a fleet reach the others' data ports."""
