@@ -252,7 +252,7 @@ class RunStarter:
                 replan=replan,
             )
         except GatewayError as error:
-            if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+            if ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                 raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
             raise
 

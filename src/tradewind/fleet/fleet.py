@@ -429,7 +429,8 @@ class Fleet:
             self._start_around(refused)
         # The first machines that are ready wait for the last one.
         self._renewals.start()
-        self._wait_ready(self.plan.names, self._ready_s)
+        # Machines of other types may cost more than planned ones, and their launch may have taken a while.
+        self._wait_ready(self.plan.names, self._machines.charges.left_s(self._ready_s))
         if self._taken or self._renewals.lease_s() < self._settings.lease_s:
             self._renewals.renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
