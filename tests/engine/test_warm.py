@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fleet.worlds import late_binary
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.fleet import _report_ends
 from tradewind.engine.fleets import Fleets
@@ -229,6 +230,14 @@ def test_a_fleet_none_of_whose_machines_can_be_kept_is_not_announced(tmp_path: P
         made.start(said.append)
     assert list(FleetJournal(tmp_path).records()) == []
     assert "cannot be used again" in said[0]
+
+
+def test_a_warm_machine_that_never_boots_is_not_waited_for_beyond_the_agreed_end(tmp_path: Path) -> None:
+    control = JobControl(state_dir=str(tmp_path), gateway=late_binary(tmp_path, "one"))
+    made = WarmUp(control, {"kind": "local"}, {"one": WarmMachine("site:a")}, 1.0, 1.0)
+    with pytest.raises(GatewayError, match="machine one in site:a did not answer within 1 s"):
+        made.start(lambda _: None)
+    assert list(FleetJournal(tmp_path).records()) == []
 
 
 def test_an_interrupt_while_machines_are_given_back_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
