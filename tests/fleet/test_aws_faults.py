@@ -46,7 +46,7 @@ def stage(cloud: AwsCloud, tmp_path: Path) -> Iterator[AwsStage]:
     made.clear()  # A test that failed has left something.
     yield made
     cloud.mend()
-    cloud.set(vcpus=1_000_000, hidden_s=0)
+    cloud.set(vcpus=1_000_000, hidden_s=0, stale_s=0)
     provider = made.provider()
     provider.terminate([left.id for left in provider.leftovers()])
     assert provider.leftovers() == ()
@@ -397,6 +397,17 @@ def test_a_name_that_is_taken_is_refused(stage: AwsStage) -> None:
     launch(provider)
     refusal = refusal_of(provider.launch([order(key="another")])[0])
     assert refusal.kind == "bad request" and "another machine one" in refusal.reason
+
+
+def test_a_machine_is_replaced_under_its_name_although_a_list_still_shows_it(stage: AwsStage) -> None:
+    stage.cloud.set(stale_s=60)
+    provider, fleet = stage.provider(), "replaced"
+    (first,) = launch(provider, order("one", fleet, key="key-1"))
+    provider.terminate([first.id])
+    assert [one.ended for one in provider.machines({FLEET_TAG: fleet})] == [True]
+    assert [one.ended for one in stage.provider().machines({FLEET_TAG: fleet})] == [False], "the list is old"
+    (second,) = launch(provider, order("one", fleet, key="key-2"))
+    assert stage.living() == [second.id.rpartition("/")[2]]
 
 
 def test_a_machine_is_replaced_with_a_new_key(stage: AwsStage) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.fleet.faulty_provider import FaultyProvider
 from tests.fleet.worlds import late_binary, living, plan_between, wait_until
 from tradewind.engine.ledger import JobLedger
-from tradewind.errors import GatewayError, ProviderRefused, StateError
+from tradewind.errors import GatewayError, MachineReclaimed, ProviderRefused, StateError
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet, Replanner
@@ -493,7 +493,10 @@ class Planner:
         self.plans, self.told = list(plans), list[tuple[str, set[str], set[str]]]()
         self.room_s = room_s
 
-    def __call__(self, refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float] | None:
+    def __call__(
+        self, refused: ProviderRefused | MachineReclaimed, running: Collection[str]
+    ) -> tuple[Plan, float] | None:
+        assert isinstance(refused, ProviderRefused)
         self.told.append((refused.kind, set(refused.regions), set(running)))
         return (self.plans.pop(0), self.room_s) if self.plans else None
 
@@ -582,7 +585,7 @@ def test_a_fleet_that_is_closed_while_it_is_planned_again_leaves_nothing(world: 
     world.refuse("relay", NONE_LEFT)
     stopping = Latch()
 
-    def stopped(refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float]:
+    def stopped(refused: ProviderRefused | MachineReclaimed, running: Collection[str]) -> tuple[Plan, float]:
         stopping.set()
         return PLAN, 20.0
 

@@ -95,6 +95,8 @@ class AwsProvider:
         #: Machines that this object launched, or that a list has shown as living, by id, each with the latest time of
         #: that. Their end is not known.
         self._seen: dict[str, tuple[float, Machine]] = {}
+        #: Ids of machines that EC2 has agreed to end for this object. Lists may show them as running for a while.
+        self._ended: set[str] = set()
 
     def document(self) -> dict[str, Any]:
         """Return the kind, the settings, and the sources of the gateway program."""
@@ -330,7 +332,8 @@ class AwsProvider:
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
         machines = (machine_of(region, instance, self._settings) for instance in instances(self._api, region, filters))
-        found = [machine for machine in machines if FLEET_TAG in machine.tags]
+        ours = (machine for machine in machines if FLEET_TAG in machine.tags)
+        found = [replace(one, ended=True, control=None) if one.id in self._ended else one for one in ours]
         for machine in found:
             if machine.ended:
                 self._seen.pop(machine.id, None)
@@ -411,6 +414,7 @@ class AwsProvider:
                 refusals |= of_one
             return refusals
         for name in names:
+            self._ended.add(f"{region}/{name}")
             self._seen.pop(f"{region}/{name}", None)
         return {}
 
@@ -444,7 +448,7 @@ class AwsProvider:
         """
         key = fleet_id, region
         try:
-            if self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING]):
+            if any(not machine.ended for machine in self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING])):
                 return
             for leftover in group_leftovers(self._api, region):
                 if leftover.tags[FLEET_TAG] == fleet_id:
