@@ -201,12 +201,26 @@ def test_a_receipt_has_the_minimum_that_a_cloud_bills(tmp_path: Path) -> None:
     machines = {"one": WarmMachine("site:a", usd_per_s=0.01, billed_s_min=60.0)}
     WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, machines))
     journal.launched(fleet, "one", "site:a")
-    journal.leased(fleet, "one", 600)
+    journal.ready(fleet, "one", 600)
     journal.give_back(fleet)
     (end,) = Fleets(JobControl(state_dir=str(tmp_path)).store, None).end([fleet])
     assert end.receipt is not None and (end.receipt.usd, end.receipt.idle_usd) == (0.6, 0.6)
     made = WarmUp(JobControl(state_dir=str(tmp_path)), {}, machines, 30.0, 30.0)
     assert made.usd_most == 0.6
+
+
+def test_a_machine_that_was_never_launched_is_not_in_the_receipt_of_its_fleet(tmp_path: Path) -> None:
+    """`fleet up` was killed before its order reached the provider."""
+    journal, fleet = FleetJournal(tmp_path), new_fleet_id()
+    machines = {name: WarmMachine("site:a", usd_per_s=0.01, billed_s_min=60.0) for name in ("one", "two")}
+    journal.open(fleet, "warm", {"kind": "local"}, dict.fromkeys(machines, "site:a"))
+    WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, machines))
+    for name in machines:
+        journal.launched(fleet, name, "site:a", 300)
+    journal.ready(fleet, "one", 300)
+    journal.give_back(fleet)
+    (end,) = Fleets(JobControl(state_dir=str(tmp_path)).store, None).end([fleet])
+    assert end.receipt is not None and end.receipt.usd == 0.6, "that of the other one"
 
 
 def test_a_fleet_that_a_job_claims_before_its_turn_is_not_ended(tmp_path: Path) -> None:
