@@ -55,7 +55,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from tradewind.model.event import Outcome, Summary
     from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
@@ -234,7 +234,14 @@ class FleetTaken(GatewayError):
 
 
 class MachineReclaimed(GatewayError):
-    """A spot machine ended before it had work, as clouds may take it back at any time. Another start may succeed."""
+    """Spot machines ended before they had work, as clouds may take them back at any time. Another start may succeed.
+
+    `names` are those that are known to have ended.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, names: Collection[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.names = frozenset(names)
 
 
 class ProviderRefused(GatewayError):

@@ -45,11 +45,12 @@ def test_a_copied_state_folder_uses_its_own_journal(command: Command, tmp_path: 
     job_id = interrupted(command, "cp", source, copy)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(command.state, elsewhere)
-    # Older versions stored the absolute path of the folder in which the job started.
+    # Older versions stored the absolute path of the folder in which the job started, and no digest.
     database = open_database(elsewhere)
     ((spec,),) = database.rows("SELECT spec FROM jobs")
     assert "state_dir" not in json.loads(spec)
     old = {**json.loads(spec), "state_dir": str(command.state / "jobs" / job_id)}
+    del old["digest"]
     database.write("UPDATE jobs SET spec = ?", (json.dumps(old),))
     before = contents(command.state)
 

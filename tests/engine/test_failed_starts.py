@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.fleet.worlds import failing_binary
 from tradewind.engine.client import Client
 from tradewind.engine.gateways import JobGateways
 from tradewind.engine.job_control import JobControl
@@ -16,10 +18,12 @@ from tradewind.engine.request import Options
 from tradewind.engine.runs import SPOT_STARTS_MAX
 from tradewind.errors import GatewayError, MachineReclaimed, StateError
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Machine
 from tradewind.model.event import Event, Notice
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.plan import Deployment
 from tradewind.model.program import Program
+from tradewind.model.records import replace
 from tradewind.model.store import StoreSpec
 
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
@@ -109,6 +113,24 @@ def test_the_machines_are_started_again_if_a_spot_machine_is_taken_back(
     monkeypatch.setattr(JobGateways, "spot", lambda _: {"b"})
     assert ending.copy() == ["machine b in site:b ended before it had work; all machines are started again"]
     assert ending.ended == 1
+
+
+def spot_machine(*values: Any, **more: Any) -> Machine:
+    return replace(Machine(*values, **more), spot=True)
+
+
+def test_a_spot_machine_that_ends_while_it_starts_is_replaced(
+    ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others stay."""
+    monkeypatch.setattr("tradewind.fleet.processes.Machine", spot_machine)
+    ending.ends = 0
+    ending.client = Client(state_dir=str(tmp_path / "state"), gateway=failing_binary(tmp_path, "b"))
+    (note,) = ending.copy()
+    assert note.startswith("gateway b did not start: ") and note.endswith("; another machine is started in its place")
+    journal = FleetJournal(tmp_path / "state")
+    rows = journal.database.rows("SELECT name FROM machines ORDER BY fleet, number")
+    assert [name for (name,) in rows] == ["a", "b", "b"]
 
 
 def test_machines_are_not_started_again_for_ever(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,8 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
         """spec = '{"source": {"url": "s3://s"}, "targets": [{"stor": {}}]}'""",
         "state = 'done', progress = NULL",
         """state = 'failed', progress = '{"objects_done": "3"}'""",
+        """request = replace(request, '"ceiling": null', '"ceiling": {"usd": 7}')""",
+        "spec = replace(spec, 's3://s', 's3://r')",
     ],
 )
 def test_a_damaged_job_is_reported_and_skipped(store: JobStore, change: str) -> None:
@@ -225,6 +227,14 @@ def test_a_damaged_job_is_reported_and_skipped(store: JobStore, change: str) -> 
     found = store.unfinished(REQUEST["source"], REQUEST["destinations"])  # type: ignore[arg-type]
     assert found is not None
     assert found.id == "job-3"
+
+
+def test_a_job_of_an_older_version_has_no_digest(store: JobStore) -> None:
+    make(store, "job-1")
+    known = store.load("job-1")
+    for column in ("request", "spec"):
+        store.database.write(f"UPDATE jobs SET {column} = json_remove({column}, '$.digest')")
+    assert store.load("job-1") == known and "digest" not in known.document
 
 
 @pytest.mark.parametrize("status", ["[]", "{}", "[" * 200_000, '{"state": "done", "progress": {"objects_done": "3"}}'])
@@ -275,7 +285,8 @@ def test_listing_ended_jobs_opens_none_of_their_files(store: JobStore) -> None:
             os.mkdir(store.path(job_id))
             connection.execute(
                 "INSERT INTO jobs SELECT ?, created_unix_ms, verb, source, destinations, state, paused, progress,"
-                " summary, request, spec, lead FROM jobs WHERE id = 'job-0000'",
+                " summary, json_remove(request, '$.digest'), json_remove(spec, '$.digest'), lead FROM jobs"
+                " WHERE id = 'job-0000'",
                 (job_id,),
             )
     opened: list[str] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fleet.worlds import late_binary
 from tradewind.catalog.load import load_catalog
 from tradewind.cli.fleet import _report_ends
 from tradewind.engine.fleets import Fleets
@@ -200,12 +201,26 @@ def test_a_receipt_has_the_minimum_that_a_cloud_bills(tmp_path: Path) -> None:
     machines = {"one": WarmMachine("site:a", usd_per_s=0.01, billed_s_min=60.0)}
     WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, machines))
     journal.launched(fleet, "one", "site:a")
-    journal.leased(fleet, "one", 600)
+    journal.ready(fleet, "one", 600)
     journal.give_back(fleet)
     (end,) = Fleets(JobControl(state_dir=str(tmp_path)).store, None).end([fleet])
     assert end.receipt is not None and (end.receipt.usd, end.receipt.idle_usd) == (0.6, 0.6)
     made = WarmUp(JobControl(state_dir=str(tmp_path)), {}, machines, 30.0, 30.0)
     assert made.usd_most == 0.6
+
+
+def test_a_machine_that_was_never_launched_is_not_in_the_receipt_of_its_fleet(tmp_path: Path) -> None:
+    """`fleet up` was killed before its order reached the provider."""
+    journal, fleet = FleetJournal(tmp_path), new_fleet_id()
+    machines = {name: WarmMachine("site:a", usd_per_s=0.01, billed_s_min=60.0) for name in ("one", "two")}
+    journal.open(fleet, "warm", {"kind": "local"}, dict.fromkeys(machines, "site:a"))
+    WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, machines))
+    for name in machines:
+        journal.launched(fleet, name, "site:a", 300)
+    journal.ready(fleet, "one", 300)
+    journal.give_back(fleet)
+    (end,) = Fleets(JobControl(state_dir=str(tmp_path)).store, None).end([fleet])
+    assert end.receipt is not None and end.receipt.usd == 0.6, "that of the other one"
 
 
 def test_a_fleet_that_a_job_claims_before_its_turn_is_not_ended(tmp_path: Path) -> None:
@@ -229,6 +244,14 @@ def test_a_fleet_none_of_whose_machines_can_be_kept_is_not_announced(tmp_path: P
         made.start(said.append)
     assert list(FleetJournal(tmp_path).records()) == []
     assert "cannot be used again" in said[0]
+
+
+def test_a_warm_machine_that_never_boots_is_not_waited_for_beyond_the_agreed_end(tmp_path: Path) -> None:
+    control = JobControl(state_dir=str(tmp_path), gateway=late_binary(tmp_path, "one"))
+    made = WarmUp(control, {"kind": "local"}, {"one": WarmMachine("site:a")}, 1.0, 1.0)
+    with pytest.raises(GatewayError, match="machine one in site:a did not answer within 1 s"):
+        made.start(lambda _: None)
+    assert list(FleetJournal(tmp_path).records()) == []
 
 
 def test_an_interrupt_while_machines_are_given_back_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

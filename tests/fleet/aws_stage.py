@@ -33,7 +33,7 @@ class AwsStage:
     def clear(self) -> None:
         """End all faults and machines, whoever made them: several tests share an account."""
         self.cloud.mend()
-        self.cloud.set(vcpus=1_000_000, hidden_s=0)
+        self.cloud.set(vcpus=1_000_000, hidden_s=0, stale_s=0)
         for instance in self.living():
             self.cloud.end(instance)
         provider = self.provider()

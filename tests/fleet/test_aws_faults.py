@@ -46,7 +46,7 @@ def stage(cloud: AwsCloud, tmp_path: Path) -> Iterator[AwsStage]:
     made.clear()  # A test that failed has left something.
     yield made
     cloud.mend()
-    cloud.set(vcpus=1_000_000, hidden_s=0)
+    cloud.set(vcpus=1_000_000, hidden_s=0, stale_s=0)
     provider = made.provider()
     provider.terminate([left.id for left in provider.leftovers()])
     assert provider.leftovers() == ()
@@ -236,6 +236,44 @@ def test_a_machine_that_vanishes_from_lists_is_ended_all_the_same(stage: AwsStag
     stage.cloud.set(hidden_s=0)
 
 
+def test_a_machine_that_no_list_has_shown_for_long_is_ended_all_the_same(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may be as late as it likes. EC2 itself says whether it knows the instance."""
+    provider = stage.provider()
+    one, two = launch(provider, order("one"), order("two"))
+    monkeypatch.setattr("tradewind.fleet.providers.aws.FRESH_S", 0.0)
+    stage.cloud.set(hidden_s=60)
+    stage.cloud.fault("TerminateInstances", "InvalidInstanceID.NotFound", "it does not exist", times=2)
+    assert [ended.refusal for ended in provider.terminate([one.id])] == [None], "EC2 has forgotten it"
+    stage.cloud.mend()
+    assert [ended.refusal for ended in provider.terminate([one.id, two.id])] == [None, None]
+    assert stage.living() == []
+
+
+def test_known_machines_are_ended_although_the_permission_to_list_them_is_gone(stage: AwsStage) -> None:
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.fault("DescribeInstances", "UnauthorizedOperation", "You are not authorized", times=1000)
+    ended, stranger = provider.terminate([machine.id]), stage.provider().terminate([machine.id])
+    assert [one.refusal for one in ended] == [None] and stage.living() == []
+    assert [one.refusal and one.refusal.action for one in stranger] == ["ec2:DescribeInstances"], "it may be another's"
+
+
+def test_an_order_that_is_repeated_with_another_lease_finds_its_machine(stage: AwsStage) -> None:
+    """Its answer was lost, and the fleet was planned anew before a list showed the machine."""
+    stage.cloud.set(hidden_s=60)
+    stage.cloud.fault("RunInstances", lose=True, times=10)
+    assert refusal_of(stage.provider().launch([order()])[0]).kind == "transient"
+    stage.cloud.fault("none")
+    again = replace(order(), generation=2, lease=replace(order().lease, seconds=60))
+    provider = stage.provider()
+    assert refusal_of(provider.launch([again])[0]).kind == "transient"
+    stage.cloud.set(hidden_s=0)
+    assert machine_of(provider.launch([again])[0]).id.rpartition("/")[2] in stage.living()
+    assert len(stage.living()) == 1
+
+
 @pytest.mark.parametrize("is_warm", [False, True])
 def test_a_machine_that_no_list_shows_yet_is_ended_in_place_of_its_killed_client(
     stage: AwsStage, monkeypatch: pytest.MonkeyPatch, is_warm: bool
@@ -260,6 +298,33 @@ def test_a_machine_that_no_list_shows_yet_is_ended_in_place_of_its_killed_client
     else:
         assert end_fleet(record, journal, "unused").machines == 1
     assert stage.living() == [] and len(list(journal.records())) == is_warm
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_order_that_ec2_carries_out_after_the_death_of_its_client_is_waited_for(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Nobody has read the answer. If EC2 never had the order, nothing comes. An earlier one has ended."""
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    monkeypatch.setattr(AwsProvider, "settles_s", 0.1)
+    if not comes:
+        monkeypatch.setattr("tradewind.fleet.ending.LATE_ORDER_S", 1.0)
+    provider, journal, fleet = stage.provider(), FleetJournal(stage.folder / "state"), f"late-{comes}"
+    journal.open(fleet, "a test", provider.document(), {"one": REGION})
+    if comes:
+        journal.launched(fleet, "one", REGION, 900)
+        (first,) = launch(provider, order("one", fleet, key=f"{fleet}-0"))
+        provider.terminate([first.id])
+        journal.ended(fleet, ["one"])
+        stage.cloud.set(hidden_s=20)
+    journal.launched(fleet, "one", REGION, 900)
+    if comes:
+        launch(provider, order("one", fleet, key=f"{fleet}-1"))
+    journal.give_back(fleet)
+    (record,) = journal.records()
+    ended = end_fleet(record, journal, "unused")
+    assert (ended.machines, ended.unlaunched) == ((1, frozenset()) if comes else (0, {"one"}))
+    assert stage.living() == [] and list(journal.records()) == []
 
 
 def test_a_machine_that_cannot_be_ended_keeps_no_other_alive(stage: AwsStage) -> None:
@@ -332,6 +397,17 @@ def test_a_name_that_is_taken_is_refused(stage: AwsStage) -> None:
     launch(provider)
     refusal = refusal_of(provider.launch([order(key="another")])[0])
     assert refusal.kind == "bad request" and "another machine one" in refusal.reason
+
+
+def test_a_machine_is_replaced_under_its_name_although_a_list_still_shows_it(stage: AwsStage) -> None:
+    stage.cloud.set(stale_s=60)
+    provider, fleet = stage.provider(), "replaced"
+    (first,) = launch(provider, order("one", fleet, key="key-1"))
+    provider.terminate([first.id])
+    assert [one.ended for one in provider.machines({FLEET_TAG: fleet})] == [True]
+    assert [one.ended for one in stage.provider().machines({FLEET_TAG: fleet})] == [False], "the list is old"
+    (second,) = launch(provider, order("one", fleet, key="key-2"))
+    assert stage.living() == [second.id.rpartition("/")[2]]
 
 
 def test_a_machine_is_replaced_with_a_new_key(stage: AwsStage) -> None:
@@ -606,6 +682,36 @@ def test_a_repeated_order_in_one_region_and_a_new_one_in_another_are_both_listed
     stage.settings |= both
     living = [machine.name for machine in again.machines({FLEET_TAG: FLEET}) if not machine.ended]
     assert living == ["one", "two"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_machines_in_regions_that_answer_are_ended_although_another_one_does_not(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """For example because the account has disabled it since. Those machines are billed until their leases expire."""
+    monkeypatch.setattr(AwsProvider, "settles_s", 0.1)
+    stage.settings["regions"] = ["us-east-1", "us-west-2"]
+    provider, journal = stage.provider(), FleetJournal(stage.folder / "state")
+    journal.open(FLEET, "a test", provider.document(), {"one": REGION, "two": "aws:us-west-2"})
+    one, _ = launch(provider, order("one"), order("two", region="aws:us-west-2"))
+    journal.give_back(FLEET)
+    (record,) = journal.records()
+    stage.cloud.fault("DescribeInstances", "AuthFailure", "not enabled", times=1000, region="us-east-1")
+    if is_known:
+        with pytest.raises(CallRefused, match="AuthFailure"):
+            end_fleet(record, journal, "unused")
+    else:
+        clouds = (Cloud("aws", (REGION, "aws:us-west-2"), stage.document()),)
+        place = Everywhere(Sites(clouds=clouds), FleetJournal(stage.folder / "empty"), "gateway")
+        found, failed = place.found()
+        assert isinstance(found, FoundMachine) and not isinstance(failed, FoundMachine) and failed[0] == "aws"
+        done = list(place.sweep([found], everything=True))
+        assert done[0].what == f"aws: ended two of {FLEET}" and done[-1].error is not None
+    assert stage.living() == [one.id.rpartition("/")[2]]
+    assert [each.id for each in journal.records()] == [FLEET], "the other one may run"
+    stage.cloud.mend()
+    assert end_fleet(record, journal, "unused").machines == 1
+    assert stage.living() == [] and list(journal.records()) == []
 
 
 def test_a_fleet_that_no_record_knows_is_ended_with_a_machine_that_lists_show_late(

@@ -14,6 +14,7 @@ from tradewind.engine.fleets import Fleets
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.orphans import orphaned_fleets
 from tradewind.engine.warm import warm_ground
+from tradewind.errors import StateError
 from tradewind.fleet.boots import BootBook
 from tradewind.fleet.journal import Attempt, FleetJournal
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
@@ -71,6 +72,16 @@ def test_a_damaged_record_keeps_no_other_fleet(journal: FleetJournal, column: st
     assert journal.is_open("2-damaged"), "its machines may run"
 
 
+def test_a_flipped_bit_does_not_close_a_record(journal: FleetJournal) -> None:
+    """In the header of a row, 0 stands for NULL and 8 for the number 0."""
+    damage(journal, "closed_unix_s", 0)
+    command = command_of(journal)
+    assert len(command.run("fleet", "list").expect(0).stdout.splitlines()) == 3
+    assert journal.is_open("2-damaged") and journal.intent("2-damaged").machines == {"one": "site:a"}
+    assert "2-damaged: 0 machines ended\n" in command.run("fleet", "down").expect(0).stdout
+    assert not journal.is_open("2-damaged")
+
+
 @pytest.mark.parametrize("kind", ["sky", "ssh", "mixed", "kubernetes"])
 def test_a_provider_without_its_settings_keeps_no_other_fleet(journal: FleetJournal, kind: str) -> None:
     """As an older version may have written it, or a newer one."""
@@ -116,7 +127,9 @@ def test_a_record_of_an_older_version_has_no_digest(journal: FleetJournal) -> No
         ("machines", '{"one": 1}'),
         ("machines", '{"one": ["site:a", null, false, "x", "", 0, 0, null, 0]}'),
         ("idle_s", "x"),
+        ("idle_s", 601),
         ("ends_unix_s", 1e300),
+        ("ends_unix_s", 2e9),
     ],
 )
 def test_a_damaged_warm_fleet_is_ended_and_not_used(journal: FleetJournal, column: str, value: Any) -> None:
@@ -129,6 +142,19 @@ def test_a_damaged_warm_fleet_is_ended_and_not_used(journal: FleetJournal, colum
     ended = command_of(journal).run("fleet", "down", "--all").expect(0)
     assert ended.stdout.count(": 0 machines ended\n") == 3, ended.stderr
     assert not journal.is_open("2-damaged")
+
+
+def test_another_price_of_a_warm_machine_is_noticed(journal: FleetJournal) -> None:
+    """A record of an older version has no digest."""
+    keeping = Keeping(600, time.time() + 6000, {"one": WarmMachine("site:a", usd_per_s=0.01)})
+    book = WarmBook(journal)
+    book.keep("2-damaged", keeping)
+    journal.database.write("UPDATE warm_fleets SET machines = replace(machines, '0.01', '0.00')")
+    with pytest.raises(StateError, match="the record of warm fleet 2-damaged is damaged: it is not what was recorded"):
+        book.keeping("2-damaged")
+    journal.database.write("UPDATE warm_fleets SET machines = json_remove(machines, '$.digest')")
+    found = book.keeping("2-damaged")
+    assert found is not None and found.machines["one"].usd_per_s == 0.0
 
 
 @pytest.mark.parametrize("value", ["", b"\xff", 1e300, float("inf")])

@@ -231,6 +231,23 @@ def test_the_last_machine_takes_the_rules_with_it(stage: GcpStage, monkeypatch: 
     assert len(stage.cloud.firewalls) == 2, "those of the other fleet"
 
 
+def test_rules_that_another_user_has_removed_while_the_only_machine_was_gone_are_made_again(
+    stage: GcpStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google has taken the machine back, and another user of the project has just ended a machine of his own."""
+    monkeypatch.setattr("tradewind.fleet.gcp.firewall.STALE_S", -1.0)
+    provider, other = stage.provider(), stage.provider()
+    (machine,) = launch(provider)
+    (theirs,) = launch(other, order("theirs", fleet="fleet-2"))
+    stage.cloud.preempt(machine.id.partition("/")[2])
+    stage.cloud.forward(60)
+    other.terminate([theirs.id])
+    assert not stage.cloud.firewalls
+    (fresh,) = launch(provider, order("two"))
+    name = fresh.id.partition("/")[2]
+    assert stage.cloud.allows(HOME, name, 7442) and stage.cloud.allows(HOME, name, 7443)
+
+
 def test_a_rule_that_cannot_be_deleted_is_a_leftover(stage: GcpStage) -> None:
     provider = stage.provider()
     (machine,) = launch(provider)

@@ -17,6 +17,7 @@ from tradewind.fleet.provider import (
     LaunchResult,
     Lease,
     Leftover,
+    ListIncomplete,
     Machine,
     Offer,
     Quota,
@@ -127,9 +128,11 @@ def test_a_member_that_fails_affects_only_its_own(mixed: MixedProvider, members:
 def test_a_listing_without_a_member_would_show_its_machines_as_ended(
     mixed: MixedProvider, members: tuple[Recorded, Recorded]
 ) -> None:
+    mixed.launch([order("x", "site:b"), order("y", "site:a")])
     members[1].down = True
-    with pytest.raises(CallRefused, match="the API is down"):
+    with pytest.raises(ListIncomplete, match="the API is down") as caught:
         mixed.machines({})
+    assert [machine.id for machine in caught.value.found] == ["a/i/y"], "those that can be ended"
     with pytest.raises(CallRefused, match="the API is down"):
         mixed.leftovers()
     members[0].down = True

@@ -12,19 +12,23 @@ import pytest
 
 from tests.fleet.faulty_provider import FaultyProvider
 from tests.fleet.worlds import late_binary, living, plan_between, wait_until
-from tradewind.errors import GatewayError, ProviderRefused, StateError
+from tradewind.engine.ledger import JobLedger
+from tradewind.errors import GatewayError, MachineReclaimed, ProviderRefused, StateError
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet, Replanner
 from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
+from tradewind.fleet.leases import Leases
+from tradewind.fleet.machines import FleetMachines
 from tradewind.fleet.provider import FLEET_TAG, Billing, LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S
 from tradewind.model.latch import Latch
-from tradewind.model.ledger import MachinePrice
+from tradewind.model.ledger import JobPrices, Ledger, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 from tradewind.model.records import replace
 
@@ -220,6 +224,65 @@ def test_another_type_is_ordered_only_if_the_ceiling_can_pay_its_minimum(
         assert error.kind == "capacity" and kinds == []
     assert [order.type for order, _ in found] == kinds * 2
     world.provider.terminate([machine.id for _, machine in found])
+
+
+def test_a_machine_of_another_type_is_charged_and_leased_at_its_own_price_before_it_is_ordered(world: World) -> None:
+    """If the client dies before the answer, nobody renews the lease, and the ledger has the right price."""
+    prices = JobPrices({"cloud:a": MachinePrice(0.004, billed_s_min=60.0)})
+    ledger = JobLedger(Ledger(prices), None, usd_max=1.2, clock=lambda: 0.0, suspended=lambda: 0.0)
+    world.provider.offered = BIG
+    world.refuse("one", Refusal("capacity", "no spot machine is left"))
+    settings, leases = FleetSettings(ready_s=5.0), Leases(lambda _: GatewayClient("unix:/nowhere"), print, print)
+    machines = FleetMachines(
+        "f",
+        world.provider,
+        world.journal,
+        settings,
+        leases,
+        {},
+        meter=ledger,
+        taken=False,
+        ended=Latch(),
+        hurried=Latch(),
+        dismiss=lambda _: None,
+        report=lambda _: None,
+    )
+    world.journal.open("f", "a test", world.provider.document(), {"one": "cloud:a"})
+    machines.look_up_offers([PlannedGateway("one", "cloud:a")])
+    order = LaunchOrder("f", "one", "cloud:a", "k", 1, Lease(290, "o"), type="big", spot=True)
+    assert machines.launch([order])
+    first, second = world.provider.ordered
+    assert (first.spot, first.lease.seconds) == (True, 290), "for 300 s at 0.004 USD"
+    assert (second.spot, second.lease.seconds) == (False, 110), "for 120 s at 0.01 USD"
+    (use,) = ledger.ledger.machines
+    assert use.usd_per_s == 0.01
+    machines.terminate(machines.alive())
+    world.journal.close("f")
+
+
+def test_no_other_machine_is_retried_or_waited_for_beyond_the_ceiling(world: World, tmp_path: Path) -> None:
+    world.meter.room_s = 0.0
+    world.refuse("sink", *[Refusal("throttled", "slow down")] * 1000)
+    with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: throttled"):
+        world.start()
+    assert world.outcomes() == [("source", "launched"), ("sink", "throttled")]
+    world.provider.refusals.clear()
+    world.provider.inner = make_provider(LOCAL, late_binary(tmp_path, "sink"), world.journal)
+    world.meter.room_s = 1.0
+    with pytest.raises(GatewayError, match="machine sink in cloud:b did not answer within 1 s"):
+        world.start()
+    assert world.living() == set()
+
+
+def test_an_order_is_retried_while_no_machine_can_be_charged(world: World) -> None:
+
+    def left_s(most_s: float) -> float:
+        assert world.living(), "no machine runs"
+        return most_s
+
+    world.meter.left_s = left_s  # type: ignore[method-assign]
+    world.provider.calls_refused["launch"].append(Refusal("throttled", "too many requests"))
+    assert world.start().living() == {"lead", "source", "sink"}
 
 
 def test_another_type_or_price_than_planned_is_said() -> None:
@@ -430,7 +493,10 @@ class Planner:
         self.plans, self.told = list(plans), list[tuple[str, set[str], set[str]]]()
         self.room_s = room_s
 
-    def __call__(self, refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float] | None:
+    def __call__(
+        self, refused: ProviderRefused | MachineReclaimed, running: Collection[str]
+    ) -> tuple[Plan, float] | None:
+        assert isinstance(refused, ProviderRefused)
         self.told.append((refused.kind, set(refused.regions), set(running)))
         return (self.plans.pop(0), self.room_s) if self.plans else None
 
@@ -519,7 +585,7 @@ def test_a_fleet_that_is_closed_while_it_is_planned_again_leaves_nothing(world: 
     world.refuse("relay", NONE_LEFT)
     stopping = Latch()
 
-    def stopped(refused: ProviderRefused, running: Collection[str]) -> tuple[Plan, float]:
+    def stopped(refused: ProviderRefused | MachineReclaimed, running: Collection[str]) -> tuple[Plan, float]:
         stopping.set()
         return PLAN, 20.0
 

@@ -127,6 +127,17 @@ def late_binary(folder: Path, late: str) -> str:
     return str(script)
 
 
+def failing_binary(folder: Path, name: str) -> str:
+    """Return a gateway program that fails once for the gateway `name`, like a spot machine that is taken back."""
+    script, real = folder / "gateway", find_gateway()
+    named = json.dumps({NAME_TAG: name}).strip("{}")
+    mark = f"${MACHINE_VARIABLE}$(cat mark.json 2>/dev/null)"  # In the environment, or in the machine's folder.
+    test = f"case \"{mark}\" in *'{named}'*) mkdir {folder}/failed 2>/dev/null && exit 1;; esac"
+    script.write_text(f'#!/bin/sh\n{test}\nexec {real} "$@"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
+
+
 def leftovers(text: str) -> list[str]:
     """Return the command lines of living processes that contain `text`."""
     found = []

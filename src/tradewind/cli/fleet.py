@@ -146,11 +146,12 @@ def _down(args: Namespace, fleets: Fleets) -> int:
         )
     code = _code(failed)
     ended: list[FoundMachine] = []
-    for swept in everywhere.end(wanted, unknown, without=failed):
+    for swept in everywhere.end(wanted, unknown, without=failed.keys() - {one.place for one in wanted}):
         ended += swept.ended
         if swept.error is not None:
             code = swept.error.exit_code
-            _print_failure(swept.what, "", swept.error)
+            if swept.what not in failed:  # A place that cannot be asked has been named.
+                _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     _show_receipt(args, ended)

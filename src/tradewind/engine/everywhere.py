@@ -12,7 +12,7 @@ from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.fleet.ending import terminate
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import OwnerState, owner_state
-from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, Machine, Offer, Provider
+from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, ListIncomplete, Machine, Offer, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 from tradewind.model.hosts import SshHosts
@@ -128,26 +128,33 @@ class Everywhere:
         self._in_flight = InFlight()
 
     def found(self) -> Iterator[FoundMachine | tuple[str, TradewindError]]:
-        """Yield the living machines of each place, or the place and the error of asking it. All are asked at once."""
-        for place, answer in zip(self._places, each_of(self._places, self._living), strict=True):
-            if isinstance(answer, TradewindError):
-                yield place.name, answer
-            else:
-                yield from answer
+        """Yield the living machines of each place, and the place and the error of asking it if some may be missing.
 
-    def _living(self, place: _Place) -> list[FoundMachine] | TradewindError:
+        All are asked at once.
+        """
+        for place, (living, error) in zip(self._places, each_of(self._places, self._living), strict=True):
+            yield from living
+            if error is not None:
+                yield place.name, error
+
+    def _living(self, place: _Place) -> tuple[list[FoundMachine], TradewindError | None]:
+        """Return the living machines of a place, and why some may be missing."""
+        missing: TradewindError | None = None
         try:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
+        except ListIncomplete as error:
+            listed, missing = error.found, error
         except FAILURES as error:
-            return typed_error(error)
+            return [], typed_error(error)
         living = [machine for machine in listed if not machine.ended]
         offers = self._offers(provider, {machine.region for machine in living})
         now_s = time.time()
-        return [
+        found = [
             FoundMachine(place.name, machine, owner_state(_owner(machine)), self._offer(machine, offers), now_s)
             for machine in living
         ]
+        return found, missing
 
     def _offer(self, machine: Machine, offers: Sequence[Offer]) -> Offer | None:
         """Return the offer of a machine, at the price of its launch if that is known."""
@@ -216,11 +223,11 @@ class Everywhere:
                 done += self._ended(place.name, provider, wanted)
             if provider.settles_s > 0:
                 time.sleep(provider.settles_s)
-                living, ended = self._living(place), {found.machine.id for found in wanted}
-                if isinstance(living, TradewindError):
-                    raise living
+                (living, error), ended = self._living(place), {found.machine.id for found in wanted}
                 late = [found for found in living if found.fleet in fleets and found.machine.id not in ended]
                 done += self._ended(place.name, provider, late) if late else []
+                if error is not None:
+                    raise error
             for one in _unused(self._leftovers(provider)):
                 if one.tags.get(FLEET_TAG) in fleets:
                     done.append(self._removed(place.name, provider, one))
@@ -253,11 +260,10 @@ class Everywhere:
         if not fleets or provider.settles_s <= 0:
             return []
         time.sleep(provider.settles_s)
-        living = self._living(place)
-        if isinstance(living, TradewindError):
-            raise living
+        living, error = self._living(place)
         late = [found for found in living if found.fleet in fleets and (everything or found.owner == "gone")]
-        return self._ended(place.name, provider, late) if late else []
+        done = self._ended(place.name, provider, late) if late else []
+        return done if error is None else [*done, Swept(place.name, error)]
 
     def _removed(self, place: str, provider: Provider, one: Leftover) -> Swept:
         """Remove what is left. One that cannot be removed does not keep the others."""

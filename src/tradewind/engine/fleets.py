@@ -144,7 +144,7 @@ class Fleets:
     def cost_usd(self, record: FleetRecord) -> float | None:
         """Return the cost of a fleet's machines so far, at list prices; None if nobody counts it. Raises StateError."""
         receipt = self._receipt(record.id)
-        return self._job_usd(record) if receipt is None else receipt.usd
+        return self._job_usd(record) if receipt is None else receipt(()).usd
 
     def _job_usd(self, record: FleetRecord) -> float | None:
         """Return what the machines of a fleet have cost its job so far; None without a job or a ledger."""
@@ -273,7 +273,7 @@ class Fleets:
                 ended.machines,
                 job_id=job_id or job_of(record.purpose),
                 unbooked=unbooked,
-                receipt=receipt,
+                receipt=None if receipt is None else receipt(ended.unlaunched),
                 remains=remains,
                 usd=usd,
             )
@@ -300,24 +300,33 @@ class Fleets:
         found = map(job_of, [record.purpose, *(use.job for use in WarmBook(self._journal).uses(record.id))])
         return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
 
-    def _receipt(self, fleet_id: str) -> WarmReceipt | None:
-        """Return the cost of a warm fleet until now; None for other fleets."""
-        book, now_s = WarmBook(self._journal), time.time()
+    def _receipt(self, fleet_id: str) -> Callable[[Collection[str]], WarmReceipt] | None:
+        """Return how to get the cost of a warm fleet until then, without some of its machines; None for other fleets.
+
+        All is read now: ending the fleet removes its leases. Raises StateError.
+        """
+        book, read_s = WarmBook(self._journal), time.time()
         if (keeping := book.keeping(fleet_id)) is None:
             return None
-        lived, lapses = self._journal.lives(fleet_id), self._journal.lease_ends(fleet_id)
-        used = [(use.machine, (use.ended_unix_s or now_s) - use.began_unix_s) for use in book.uses(fleet_id)]
-        prices = {name: one.usd_per_s for name, one in keeping.machines.items()}
-        # A machine that no job used has ended with its lease, and nobody has noted that.
-        ends = [ended_s or min(now_s, lapses.get(name, now_s)) for name, _, ended_s in lived]
-        spans = [(name, max(0.0, end_s - began_s)) for (name, began_s, _), end_s in zip(lived, ends, strict=True)]
-        machine_s, used_s = sum(span for _, span in spans), sum(span for _, span in used)
-        least_s = {name: one.billed_s_min for name, one in keeping.machines.items()}
-        usd = sum(prices.get(name, 0.0) * max(span, least_s.get(name, 0.0)) for name, span in spans)
-        used_usd = sum(prices.get(name, 0.0) * span for name, span in used)
-        jobs = len({use.job for use in book.uses(fleet_id)})
-        idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
-        return WarmReceipt(fleet_id, machine_s, usd, idle_s, idle_usd, jobs)
+        lives, lapses, uses = self._journal.lives(fleet_id), self._journal.lease_ends(fleet_id), book.uses(fleet_id)
+
+        def receipt(without: Collection[str]) -> WarmReceipt:
+            now_s, spans = time.time(), list[tuple[str, float]]()
+            for name, began_s, ended_s in lives:
+                # A machine that no job used has ended with its lease, and nobody has noted that.
+                end_s = ended_s or min(now_s, lapses.get(name, now_s))
+                if ended_s is not None or name not in without:
+                    spans.append((name, max(0.0, end_s - began_s)))
+            used = [(use.machine, (use.ended_unix_s or read_s) - use.began_unix_s) for use in uses]
+            prices = {name: one.usd_per_s for name, one in keeping.machines.items()}
+            least_s = {name: one.billed_s_min for name, one in keeping.machines.items()}
+            usd = sum(prices.get(name, 0.0) * max(span, least_s.get(name, 0.0)) for name, span in spans)
+            used_usd = sum(prices.get(name, 0.0) * span for name, span in used)
+            machine_s, used_s = sum(span for _, span in spans), sum(span for _, span in used)
+            idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
+            return WarmReceipt(fleet_id, machine_s, usd, idle_s, idle_usd, len({use.job for use in uses}))
+
+        return receipt
 
     def _book_ends(
         self, record: FleetRecord, jobs: Iterable[str], unlaunched: Collection[str] = ()

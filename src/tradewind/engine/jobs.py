@@ -36,6 +36,7 @@ from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.model.records import dataclass
 from tradewind.state.database import open_database
+from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.schema import JOB_TABLES
 from tradewind.state.values import checked
 
@@ -154,8 +155,8 @@ class JobStore:
                     request["verb"],
                     request["source"],
                     json.dumps(request["destinations"]),
-                    json.dumps(known),
-                    json.dumps(_relocatable(to_document(spec))),
+                    json.dumps(with_digest(known, job_id)),
+                    json.dumps(with_digest(_relocatable(to_document(spec)), job_id)),
                 ),
             )
             stored = None if topology is None else json.dumps(topology)
@@ -193,7 +194,7 @@ class JobStore:
                 "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3, ?4 FROM plans WHERE job = ?1",
                 (job_id, round(self.unix_s() * 1000), json.dumps(topology), plan),
             )
-            document = json.dumps(_relocatable(to_document(spec)))
+            document = json.dumps(with_digest(_relocatable(to_document(spec)), job_id))
             connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))
 
     def set_lead(self, job_id: str, lead: Mapping[str, str] | None) -> None:
@@ -290,7 +291,7 @@ class JobStore:
                 raise ValueError(f"its state is {state!r}")
             ends = _parsed(destinations, list)
             checked(ends, "t" * len(ends))
-            parsed_spec = _parsed(spec, dict)
+            parsed_spec = without_digest(_parsed(spec, dict), job_id)
             checked([store["url"] for store in _stores_of(parsed_spec)], "t" * (1 + len(parsed_spec["targets"])))
             if check is not None:
                 check(job_id)
@@ -301,7 +302,7 @@ class JobStore:
                 "verb": verb,
                 "source": source,
                 "destinations": ends,
-                **_parsed(request, dict),
+                **without_digest(_parsed(request, dict), job_id),
                 "topology": None if row[11] is None else _parsed(row[11], dict),
                 "spec": _located(parsed_spec, self.path(job_id)),
             }

@@ -50,7 +50,7 @@ SAVE_BUSY_S = 2.0
 #: File in which the lead records its spending before it sends (lead/run/spending.rs): USD and bytes, over all runs.
 SPENT_FILE = "spent"
 #: Precision of the time that machines may run under a ceiling.
-LEFT_STEP_S = 0.05
+LEFT_STEP_S = 0.005
 _FREE = MachinePrice(0.0)
 
 

@@ -40,7 +40,8 @@ __all__ = ["RunStarter", "stopped_start"]
 
 #: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
-#: Maximum starts of a job's machines if spot machines end before they have work. A machine that cannot boot ends, too.
+#: Maximum starts of a job's machines, or of some of them, if spot machines end before they have work. A machine that
+#: cannot boot ends, too.
 SPOT_STARTS_MAX = 2
 #: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
@@ -84,6 +85,8 @@ class RunStarter:
         self._remains = remains
         #: Number of plans so far, before the job begins.
         self._plans = 1
+        #: Number of starts so far, because spot machines have ended before they had work.
+        self._starts = 1
         #: True once the machines of a run were there.
         self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
@@ -132,19 +135,17 @@ class RunStarter:
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
         """Deploy the plan; if regions refuse machines, plan without these machines. Those that run already stay.
 
-        If a spot machine is taken back meanwhile, start all machines again, unless they were warm ones.
+        If a spot machine is taken back once all have answered, start all machines again, unless they were warm ones.
         """
-        starts = 1
         while True:
             try:
-                gateways = self._deploy(*self._planned, replan=self._plan_without)
+                gateways = self._deploy(*self._planned, replan=self._plan_after)
             except ProviderRefused as error:
                 if self._plan_without(error) is None:  # None of its machines was ordered, or none could stay.
                     raise
             except MachineReclaimed as error:
-                if starts == SPOT_STARTS_MAX or self._launch.warm is not None:
+                if not self._may_start_again():
                     raise
-                starts += 1
                 self._log.notice(f"{recorded_text(error)}; all machines are started again")
             else:
                 return gateways, *self._planned
@@ -155,6 +156,28 @@ class RunStarter:
         if self._adaptation is None:
             return self._spec, self._launch.plan
         return self._adaptation.spec, self._adaptation.plan
+
+    def _may_start_again(self) -> bool:
+        if self._starts == SPOT_STARTS_MAX or self._launch.warm is not None:
+            return False
+        self._starts += 1
+        return True
+
+    def _plan_after(
+        self, error: ProviderRefused | MachineReclaimed, running: Collection[str]
+    ) -> tuple[Plan, float] | None:
+        """Return a plan without refused machines, or the same plan after the loss of spot machines.
+
+        None if there is none. Raises CeilingReached.
+        """
+        if isinstance(error, ProviderRefused):
+            return self._plan_without(error, running)
+        if not self._may_start_again():
+            return None
+        _, plan = self._planned
+        room_s = self._ledger.room_s(plan, without=running)
+        self._log.notice(f"{recorded_text(error)}; another machine is started in its place")
+        return plan, room_s
 
     def _plan_without(self, error: ProviderRefused, running: Collection[str] = ()) -> tuple[Plan, float] | None:
         """Return a plan without refused machines, with those that run if it can have them, and how long it may run [s].
@@ -252,7 +275,7 @@ class RunStarter:
                 replan=replan,
             )
         except GatewayError as error:
-            if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
+            if ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                 raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
             raise
 

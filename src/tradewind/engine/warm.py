@@ -88,7 +88,9 @@ class WarmUp:
         """Start the machines, and return the id of their fleet when all of them answer. Raises GatewayError."""
         journal = FleetJournal(self.control.store.state_dir)
         keeping = Keeping(round(self.idle_s), time.time() + self.kept_s, self.machines)
-        settings = FleetSettings(lease_s=keeping.lease_s(self.idle_s), ready_s=TOKEN_S, led=False, keeping=keeping)
+        # A machine that never boots must not cost more than was agreed to.
+        ready_s = min(TOKEN_S, self.kept_s)
+        settings = FleetSettings(lease_s=keeping.lease_s(self.idle_s), ready_s=ready_s, led=False, keeping=keeping)
         fleet = Fleet(
             make_provider(self.provider, self.control.gateway, journal),
             journal,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tradewind.errors import TradewindError
-from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.fleet.provider import CallRefused, ListIncomplete, Machine, Refusal
 
-__all__ = ["CALLS_AT_ONCE_MAX", "CALL_S", "LAUNCH_S", "TERMINATE_S", "InFlight", "each_of"]
+__all__ = ["CALLS_AT_ONCE_MAX", "CALL_S", "LAUNCH_S", "TERMINATE_S", "InFlight", "each_of", "machines_of_each"]
 
 #: Timeout of a provider's query call (machines, offers, quota).
 CALL_S = 30.0
@@ -114,3 +114,21 @@ def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS
     if len(answers) < len(items):
         raise CallRefused(Refusal("transient", "a call failed unexpectedly"))
     return [answers[index] for index in range(len(items))]
+
+
+def machines_of_each(places: Sequence[T], list_machines: Callable[[T], Iterable[Machine]]) -> list[Machine]:
+    """List the machines of places at the same time, and return those of all. Raises ListIncomplete if some refuse."""
+
+    def listed(place: T) -> tuple[Sequence[Machine], CallRefused | None]:
+        try:
+            return tuple(list_machines(place)), None
+        except ListIncomplete as error:
+            return error.found, error
+        except CallRefused as error:
+            return (), error
+
+    answers = each_of(places, listed)
+    found = [machine for machines, _ in answers for machine in machines]
+    if (first := next((error for _, error in answers if error is not None), None)) is not None:
+        raise ListIncomplete(first.refusal, found) from first
+    return found

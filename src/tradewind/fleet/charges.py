@@ -48,6 +48,16 @@ class Charges:
             self._meter.launched(self._fleet_id, machine.name, machine.region)
             self._meter.reported(self._fleet_id, machine.name, began_unix_s, price)
 
+    def repriced(self, planned: LaunchOrder, other: LaunchOrder, offers: Sequence[Offer]) -> None:
+        """Charge a machine that was ordered at the price of another type, which is about to be ordered instead."""
+        offer = offer_for(other, offers)
+        if self._meter is not None and offer is not None and _is_other(planned, other):
+            self._meter.reported(self._fleet_id, other.name, None, _price_of(offer))
+
+    def left_s(self, most_s: float) -> float:
+        """Return how long the machines may run within the cost ceiling, up to `most_s`, as far as that is known."""
+        return most_s if self._meter is None or most_s <= 0 else self._meter.left_s(most_s)
+
     def launched(self, planned: LaunchOrder, order: LaunchOrder, machine: Machine, offers: Sequence[Offer]) -> None:
         """Record since when a machine is billed, and its price if its type is not the planned one."""
         self._boots.listed([machine])
@@ -58,10 +68,8 @@ class Charges:
         if offer is not None and offer.billing.begins == "running":
             began_s = machine.running_unix_s
         price = None
-        is_other = (order.type, order.spot) != (planned.type, planned.spot)
-        if offer is not None and (is_other or self._states_prices):
-            billing = offer.billing
-            price = MachinePrice(offer.usd_per_s, offer.price_source, billing.least_s, billing.unit_s)
+        if offer is not None and (_is_other(planned, order) or self._states_prices):
+            price = _price_of(offer)
         self._meter.reported(self._fleet_id, order.name, began_s, price)
 
     def can_pay(self, planned: LaunchOrder, other: LaunchOrder, offers: Sequence[Offer], machines: int) -> bool:
@@ -99,3 +107,11 @@ class Charges:
         """Let the meter charge no machine of the fleet any more."""
         if self._meter is not None:
             self._meter.ended(self._fleet_id)
+
+
+def _is_other(planned: LaunchOrder, order: LaunchOrder) -> bool:
+    return (order.type, order.spot) != (planned.type, planned.spot)
+
+
+def _price_of(offer: Offer) -> MachinePrice:
+    return MachinePrice(offer.usd_per_s, offer.price_source, offer.billing.least_s, offer.billing.unit_s)

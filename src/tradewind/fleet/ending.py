@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from tradewind.errors import GatewayError, UsageError
-from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
+from tradewind.fleet.calls import CALL_S, LAUNCH_S, TERMINATE_S, InFlight
 from tradewind.fleet.home import end_home
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Provider, Refusal
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, ListIncomplete, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
@@ -28,6 +28,9 @@ LIST_WAIT_S = 0.5
 #: Time after its launch for which a list may omit a machine that the provider has acknowledged. The documented time of
 #: a provider is shorter, but its lists are late at times.
 UNLISTED_S = 120.0
+#: Time for which a cloud may still carry out an order whose client was killed before the answer. The client itself
+#: would have waited as long.
+LATE_ORDER_S = LAUNCH_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class EndedFleet:
 def list_machines(
     provider: Provider, fleet_id: str, in_flight: InFlight, patience: Patience | None = None
 ) -> tuple[Machine, ...]:
-    """Return the machines of a fleet as its provider lists them. Raises CallRefused."""
+    """Return the machines of a fleet as its provider lists them. Raises CallRefused, ListIncomplete."""
     tags = {FLEET_TAG: fleet_id}
     for tries in count():
         try:
@@ -134,7 +137,8 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
 def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience: Patience | None = None) -> EndedFleet:
     """End the lead and the machines of a fleet in place of its client.
 
-    Ends are retried as long as `patience` says, by default for OUTAGE_S.
+    Ends are retried as long as `patience` says, by default for OUTAGE_S. A region, host or cloud that does not answer
+    keeps only its own machines.
 
     Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
@@ -144,6 +148,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
             hint="run `tradewind fleet down` on that host; its machines end by themselves when their client is gone",
         )
     journal.dismiss(record.id)
+    unanswered = journal.unanswered(record.id, LEASE_S_MIN)
     in_flight = InFlight()
     provider = make_provider(record.provider, binary, journal)
     patience = patience or Patience()
@@ -156,7 +161,10 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
         waits = patience.another()
         while _waits_for_unlisted(provider, record.id, listed, journal, waits):
             listed += _end_listed(provider, record.id, journal, in_flight, patience)
-    unlaunched = _unlaunched(journal, record.id, listed)
+    # Other machines may have ended with their leases before they were looked for, and their provider may have forgotten
+    # them. Those that an earlier process found while it tried to end the fleet are not unanswered.
+    unlaunched = frozenset(unanswered - {machine.name for machine in listed})
+    journal.never_launched(record.id, unlaunched)
     journal.close(record.id)
     return EndedFleet(len({machine.id for machine in listed if not machine.ended}), unlaunched)
 
@@ -164,7 +172,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str, patience:
 def _waits_for_unlisted(
     provider: Provider, fleet_id: str, listed: Iterable[Machine], journal: FleetJournal, waits: Patience
 ) -> bool:
-    """Wait if machines run that lists do not show yet; return whether to list them again.
+    """Wait if machines run, or may soon run, that lists do not show yet; return whether to list them again.
 
     A list may show only machines of the same name that have ended before.
     """
@@ -174,19 +182,11 @@ def _waits_for_unlisted(
     shown = Counter(name for name, _ in {(machine.name, machine.id) for machine in listed})
     expected = journal.may_be_unlisted(fleet_id, UNLISTED_S)
     late = [name for name, launched in expected.items() if name not in living and shown[name] < launched]
-    reason = Refusal("transient", "the list of machines does not show what runs")
-    return bool(late) and waits.wait(f"end {' and '.join(sorted(late))}", reason)
-
-
-def _unlaunched(journal: FleetJournal, fleet_id: str, listed: Iterable[Machine]) -> frozenset[str]:
-    """Return the machines that were ordered and never launched, and remove them from the journal.
-
-    A machine is not among them if its lease may have expired, because its provider may have forgotten it since, or if
-    an earlier process found it while it tried to end the fleet.
-    """
-    lost = journal.unanswered(fleet_id, LEASE_S_MIN) - {machine.name for machine in listed}
-    journal.never_launched(fleet_id, lost)
-    return frozenset(lost)
+    words = "the list of machines does not show what runs"
+    if not late:
+        late = list(journal.just_ordered(fleet_id, LATE_ORDER_S) - living)
+        words = "its killed command had just ordered what the list does not show"
+    return bool(late) and waits.wait(f"end {' and '.join(sorted(late))}", Refusal("transient", words))
 
 
 def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJournal, binary: str) -> int:
@@ -210,12 +210,23 @@ def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJourna
 def _end_listed(
     provider: Provider, fleet_id: str, journal: FleetJournal, in_flight: InFlight, patience: Patience
 ) -> list[Machine]:
-    listed = list_machines(provider, fleet_id, in_flight)
+    missing: ListIncomplete | None = None
+    try:
+        listed = list_machines(provider, fleet_id, in_flight)
+    except ListIncomplete as error:
+        listed, missing = error.found, error
+    # One that has ended may be an earlier machine of its name, and the latest may run and not be listed yet.
+    ordered = journal.ordered(fleet_id)
+    names = {one.id: one.name for one in listed if not one.ended or ordered[one.name] < 2}
     # If this process is killed before it closes the fleet, the next one must not take them for never launched.
-    journal.listed(fleet_id, [machine.name for machine in listed])
-    names = {machine.id: machine.name for machine in listed}
+    journal.listed(fleet_id, names.values())
+
+    def note(ended: Ended) -> None:
+        if ended.id in names:
+            journal.ended(fleet_id, [names[ended.id]])
+
     # A machine that has ended may still be billed: in Azure, one that shut itself down.
-    terminate(
-        provider, list(names), STOP_S, in_flight, lambda ended: journal.ended(fleet_id, [names[ended.id]]), patience
-    )
+    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight, note, patience)
+    if missing is not None:
+        raise missing
     return list(listed)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, MachineReclaimed, ProviderRefused, StateError, TradewindError
 from tradewind.fleet.calls import LAUNCH_S
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["Fleet", "Replanner"]
 
 #: Returns another plan for a fleet that starts, and how long its machines may run under the cost ceiling [s], after a
-#: cloud has refused machines; None if there is no other plan. Arguments: the refusal, and the names of the machines
-#: that run.
-Replanner = Callable[[ProviderRefused, Collection[str]], "tuple[Plan, float] | None"]
+#: cloud has refused machines or has taken spot machines back, for which the plan may be the same; None if there is no
+#: other plan. Arguments: the refusal or the loss, and the names of the machines that run.
+Replanner = Callable[["ProviderRefused | MachineReclaimed", Collection[str]], "tuple[Plan, float] | None"]
 
 
 class Fleet:
@@ -432,13 +432,25 @@ class Fleet:
             self._start_around(refused)
         # The first machines that are ready wait for the last one.
         self._renewals.start()
-        self._wait_ready(self.plan.names, self._ready_s)
+        self._wait_started()
         if self._taken or self._renewals.lease_s() < self._settings.lease_s:
             self._renewals.renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
-    def _start_around(self, refused: ProviderRefused) -> None:
-        """Order what another plan needs, without refused machines. Those that run and that it has stay: the minimum
-        time of a machine is charged once. Raises the refusal if there is no other plan.
+    def _wait_started(self) -> None:
+        """Wait until all machines answer. A spot machine that ends before is replaced, if `replan` allows it."""
+        while True:
+            try:
+                # Machines of other types may cost more than planned ones, and their launch may have taken a while.
+                return self._wait_ready(self.plan.names, self._machines.charges.left_s(self._ready_s))
+            except MachineReclaimed as error:
+                if self._replan is None:
+                    raise
+                self._machines.end({*error.names, *self._machines.dead()})
+                self._start_around(error)
+
+    def _start_around(self, refused: ProviderRefused | MachineReclaimed) -> None:
+        """Order what another plan needs, without refused machines or in place of lost ones. Those that run and that it
+        has stay: the minimum time of a machine is charged once. Raises the refusal if there is no other plan.
         """
         found = None if self._replan is None else self._replan(refused, set(self.machines))
         if found is None:

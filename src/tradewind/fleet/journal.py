@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +22,12 @@ from typing import Any
 from tradewind.errors import ConfigError, FleetNotFound, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.clock import host_unix_s
-from tradewind.model.digest import sha256_hex
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
+from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.values import checked, damaged
 
 __all__ = ["TAKEN_HINT", "Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
@@ -38,10 +39,11 @@ MADE_S = 10.0
 CLOSED_FLEETS_MAX = 1000
 #: Timeout of writing a heartbeat or the time of a machine while another process writes.
 BUSY_S = 2.0
-#: Key of the digest of a fleet's id and provider, in the provider's document.
-DIGEST = "digest"
 TAKEN_HINT = "nothing was started; plan the transfer again"
 
+#: Condition of a fleet whose record is not closed. No fleet was closed in 1970: if one bit of the type of this value
+#: flips, SQLite reads 0 in place of NULL, and nobody would look for the machines any more.
+_OPEN = "coalesce(closed_unix_s, 0) = 0"
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
 #: The end of the last lease of a warm fleet, at most the end that `fleet up` has set.
 _WARM_UNTIL = (
@@ -157,7 +159,7 @@ class FleetJournal:
                 (
                     fleet_id,
                     purpose,
-                    json.dumps({**provider, DIGEST: _digest(fleet_id, provider)}),
+                    json.dumps(with_digest(provider, fleet_id)),
                     json.dumps(dict(machines)),
                     int(now_s * 1000),
                     json.dumps(here().document()),
@@ -207,7 +209,7 @@ class FleetJournal:
 
     def is_open(self, fleet_id: str) -> bool:
         """Return whether a fleet has a record that is not closed. Raises StateError."""
-        return bool(self.database.rows("SELECT 1 FROM fleets WHERE id = ? AND closed_unix_s IS NULL", (fleet_id,)))
+        return bool(self.database.rows(f"SELECT 1 FROM fleets WHERE id = ? AND {_OPEN}", (fleet_id,)))
 
     def give_back(self, fleet_id: str) -> None:
         """Release the claim on a fleet without closing its record."""
@@ -223,7 +225,7 @@ class FleetJournal:
         with self.database.transaction() as connection:
             changed = connection.execute(
                 "UPDATE fleets SET wanted = ?, generation = generation + 1, heartbeat_unix_s = ?"
-                " WHERE id = ? AND NOT dismissed AND closed_unix_s IS NULL",
+                f" WHERE id = ? AND NOT dismissed AND {_OPEN}",
                 (json.dumps(dict(machines)), time.time(), fleet_id),
             ).rowcount
             found = connection.execute("SELECT generation FROM fleets WHERE id = ?", (fleet_id,)).fetchall()
@@ -245,7 +247,7 @@ class FleetJournal:
     def intent(self, fleet_id: str) -> Intent:
         """Return the wanted machines. A process that launched an unwanted one must terminate it. Raises StateError."""
         rows = self.database.rows(
-            "SELECT generation, CASE WHEN dismissed OR closed_unix_s IS NOT NULL THEN '{}' ELSE wanted END"
+            f"SELECT generation, CASE WHEN {_OPEN} AND NOT dismissed THEN wanted ELSE '{{}}' END"
             " FROM fleets WHERE id = ?",
             (fleet_id,),
         )
@@ -395,11 +397,18 @@ class FleetJournal:
         The answers to their orders may be lost. A lease that was not noted lasts `lease_s_min`. If the clock was set
         back behind an order, nobody knows how old that is, so its lease may have expired.
         """
+        return self._unheard(fleet_id, "launched_unix_s + coalesce(lease_s, ?3) > ?2", lease_s_min)
+
+    def just_ordered(self, fleet_id: str, younger_s: float) -> set[str]:
+        """Return the machines of which nothing was heard, and which were ordered in the last `younger_s`."""
+        return self._unheard(fleet_id, "launched_unix_s > ?2 - ?3", younger_s)
+
+    def _unheard(self, fleet_id: str, condition: str, value: float) -> set[str]:
         rows = self.database.rows(
             "SELECT name FROM machines WHERE fleet = ?1 AND ended_unix_s IS NULL AND ready_unix_s IS NULL"
-            " AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND launched_unix_s + coalesce(lease_s, ?3) > ?2"
+            f" AND running_unix_s IS NULL AND launched_unix_s <= ?2 AND {condition}"
             " AND name NOT IN (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched')",
-            (fleet_id, self.unix_s(), lease_s_min),
+            (fleet_id, self.unix_s(), value),
         )
         return {name for (name,) in rows}
 
@@ -418,8 +427,12 @@ class FleetJournal:
             " (SELECT name FROM attempts WHERE fleet = ?1 AND outcome = 'launched'))",
             (fleet_id, self.unix_s(), younger_s, time.time()),
         )
-        names = [name for (name,) in self.database.rows("SELECT name FROM machines WHERE fleet = ?", (fleet_id,))]
-        return {name: names.count(name) for name, is_leased in rows if is_leased}
+        ordered = self.ordered(fleet_id)
+        return {name: ordered[name] for name, is_leased in rows if is_leased}
+
+    def ordered(self, fleet_id: str) -> Counter[str]:
+        """Return how many machines of each name a fleet has had. Raises StateError."""
+        return Counter(name for (name,) in self.database.rows("SELECT name FROM machines WHERE fleet = ?", (fleet_id,)))
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0) -> None:
         """Note that machines ended `ago_s` ago. An end that was noted before is kept."""
@@ -448,7 +461,7 @@ class FleetJournal:
             "UPDATE machines SET ended_unix_s = ? WHERE fleet = ? AND ended_unix_s IS NULL", (now_s, fleet_id)
         )
         removed = connection.execute(
-            "DELETE FROM fleets WHERE id IN (SELECT id FROM fleets WHERE closed_unix_s IS NOT NULL"
+            f"DELETE FROM fleets WHERE id IN (SELECT id FROM fleets WHERE NOT {_OPEN}"
             " ORDER BY id DESC LIMIT -1 OFFSET ?)",
             (CLOSED_FLEETS_MAX,),
         )
@@ -498,9 +511,7 @@ class FleetJournal:
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
         """Yield all fleets that are not closed, and all folders without a record. Raises ConfigError, StateError."""
-        rows = self.database.rows(
-            f"SELECT {_COLUMNS}, {_WARM_UNTIL} FROM fleets WHERE closed_unix_s IS NULL ORDER BY id"
-        )
+        rows = self.database.rows(f"SELECT {_COLUMNS}, {_WARM_UNTIL} FROM fleets WHERE {_OPEN} ORDER BY id")
         yield from map(self._read, rows)
         known = {row[0] for row in rows}
         noted = dict(self.database.rows("SELECT id, reason FROM imports WHERE kind = 'fleets'"))
@@ -556,22 +567,18 @@ class FleetJournal:
         self._locks[fleet_id] = lock
 
 
-def _digest(fleet_id: str, provider: Mapping[str, Any]) -> str:
-    return sha256_hex(json.dumps([fleet_id, provider], sort_keys=True).encode())[:16]
-
-
 def _provider(fleet_id: str, text: str) -> dict[str, Any]:
     """Return the document of a fleet's provider. Raises ValueError, TypeError.
 
     In another region or account than that of the fleet there are no machines, so the fleet would be taken for ended.
     """
-    found = dict(parse_json(text))
-    digest = found.pop(DIGEST, None)  # Older versions wrote none.
-    if not isinstance(found.get("kind"), str):
+    document = dict(parse_json(text))
+    if not isinstance(document.get("kind"), str):
         raise ValueError("its provider has no kind")
-    if digest is not None and digest != _digest(fleet_id, found):
-        raise ValueError("its provider is not the one that was recorded")
-    return found
+    try:
+        return without_digest(document, fleet_id)
+    except ValueError:
+        raise ValueError("its provider is not the one that was recorded") from None
 
 
 def _regions(text: str) -> dict[str, str]:

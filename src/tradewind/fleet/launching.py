@@ -75,7 +75,8 @@ class Launcher:
     """Launches machines of one fleet.
 
     `wanted` returns whether an order is still valid. If it is not, the machine that it launched is ended. `can_pay`
-    returns whether the cost ceiling allows another order in place of the planned one, for so many machines.
+    returns whether the cost ceiling allows another order in place of the planned one, for so many machines. Nothing is
+    retried for longer than the ceiling can pay for the machines that run.
     """
 
     provider: Provider
@@ -87,6 +88,10 @@ class Launcher:
     offers: Mapping[str, Sequence[Offer]]
     """Offers by region."""
     can_pay: Callable[[LaunchOrder, LaunchOrder, int], bool]
+    repriced: Callable[[LaunchOrder, LaunchOrder], LaunchOrder] = lambda _, other: other
+    """Charges another order in place of the planned one from now on, and returns it with a lease that can be paid."""
+    left_s: Callable[[float], float] = lambda most_s: most_s
+    """Returns how long the cost ceiling allows to retry an order, up to so many seconds."""
     unanswered: set[str] = field(default_factory=set)
     """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
     unwanted: set[str] = field(default_factory=set)
@@ -176,7 +181,7 @@ class Launcher:
             able = (each for each in pending.choices if self.can_pay(pending.planned, each, machines))
             fresh = next(able, None)
             if fresh is not None:
-                pending.order = fresh
+                pending.order = self.repriced(pending.planned, fresh)
             return fresh is not None
         if refusal.kind not in ("throttled", "transient"):
             return False
@@ -184,7 +189,8 @@ class Launcher:
 
         now_s = time.monotonic()
         pending.since_s = now_s if pending.since_s is None else pending.since_s
-        left_s = pending.since_s + LAUNCH_OUTAGE_S - now_s
+        # Others may run and be charged meanwhile.
+        left_s = self.left_s(pending.since_s + LAUNCH_OUTAGE_S - now_s)
         if left_s <= 0:
             return False
         longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(pending.waits, DOUBLINGS_MAX))

@@ -13,16 +13,17 @@ from tradewind.fleet.calls import LAUNCH_S, InFlight, each_of
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.launching import Launcher, other_type
-from tradewind.fleet.leases import Leases
+from tradewind.fleet.leases import Leases, lease_within
 from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders
 from tradewind.fleet.patience import Patience
-from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, Machine, Offer, Provider
+from tradewind.fleet.provider import Adopting, Ended, LaunchOrder, ListIncomplete, Machine, Offer, Provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.gateway.process import STOP_S
 from tradewind.model.latch import Latch
 from tradewind.model.plan import GatewayAddress, Plan, PlannedGateway
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.fleet.enrolment import Enrolment
@@ -67,7 +68,15 @@ class FleetMachines:
         self._ordering = Orders(fleet_id, settings)
         self._offers = OfferBook(provider, self.in_flight, self._may_rent)
         self._launcher = Launcher(
-            provider, journal, self._is_wanted, ended, self.in_flight, self._offers.by_region, self._can_pay
+            provider,
+            journal,
+            self._is_wanted,
+            ended,
+            self.in_flight,
+            self._offers.by_region,
+            self._can_pay,
+            self._repriced,
+            self._retried_s,
         )
 
     @property
@@ -187,8 +196,10 @@ class FleetMachines:
         patience = Patience(self._hurried, self._report)
         try:
             listed = self.alive()
-        except TradewindError:
+        except TradewindError as error:
             # Other machines may run. Those that are known must not wait for a listing.
+            seen = error.found if isinstance(error, ListIncomplete) else ()
+            known = [*{machine.id: machine for machine in (*seen, *known) if not machine.ended}.values()]
             self.terminate(known, grace_s, patience)
             # If it fails again, the record stays open.
             ended = {machine.id for machine in known}
@@ -261,6 +272,18 @@ class FleetMachines:
 
     def _can_pay(self, planned: LaunchOrder, other: LaunchOrder, machines: int) -> bool:
         return self.charges.can_pay(planned, other, self._offers.by_region.get(other.region, ()), machines)
+
+    def _retried_s(self, most_s: float) -> float:
+        """Return how long an order may be retried, up to `most_s`, while other machines may run and are charged."""
+        return self.charges.left_s(most_s) if self.by_name or self._launcher.unanswered else most_s
+
+    def _repriced(self, planned: LaunchOrder, other: LaunchOrder) -> LaunchOrder:
+        """Charge a machine at the price of another type. Return its order with a lease that the ceiling allows then."""
+        self.charges.repriced(planned, other, self._offers.by_region.get(other.region, ()))
+        longest_s = planned.lease.seconds
+        room_s = self.charges.left_s(longest_s + STOP_S)
+        lease_s = lease_within(room_s, longest_s, min(self._settings.ready_s, room_s))
+        return replace(other, lease=replace(other.lease, seconds=lease_s))
 
     def _may_rent(self, offer: Offer) -> bool:
         """Return whether an offer, where machines are to be kept, is the one that the user agreed to."""

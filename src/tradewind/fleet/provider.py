@@ -7,7 +7,7 @@ everything again by the tags of its machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from tradewind.errors import GatewayError
@@ -40,6 +40,7 @@ __all__ = [
     "LaunchResult",
     "Lease",
     "Leftover",
+    "ListIncomplete",
     "Machine",
     "NetworkChoice",
     "Offer",
@@ -111,6 +112,17 @@ class CallRefused(GatewayError):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason, hint=refusal.missing)
         self.refusal = refusal
+
+
+class ListIncomplete(CallRefused):
+    """Some of the places of a provider did not list their machines. `found` are those of the others.
+
+    Machines that are not among them may run. Those that are can be ended.
+    """
+
+    def __init__(self, refusal: Refusal, found: Iterable[Machine]) -> None:
+        super().__init__(refusal)
+        self.found = tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +393,7 @@ class Provider(Protocol):
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         """Return the machines with all these tags, whichever process ordered them. Ended machines are listed as ended,
-        or not at all.
+        or not at all. Raises ListIncomplete if some regions, hosts or clusters do not answer.
         """
         ...
 

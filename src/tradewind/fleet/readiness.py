@@ -115,7 +115,7 @@ class Readiness:
             log = "" if host is None else host.log_tail(TAIL_BYTES).strip()
             why = how or "its machine has ended"
             message = f"gateway {machine.name} did not start: {why}{f': {log}' if log else ''}"
-            raise MachineReclaimed(message) if machine.spot else GatewayError(message)
+            raise MachineReclaimed(message, names=[machine.name]) if machine.spot else GatewayError(message)
 
     def _is_unlisted(self, machine: Machine) -> bool:
         """Return whether the provider does not list a machine although it had time to."""

@@ -16,6 +16,7 @@ from tradewind.fleet.owner import here
 from tradewind.model.document import parse_json
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass, field, fields
+from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.values import checked, damaged
 
 __all__ = ["MARGIN_S", "WARM_PURPOSE", "Keeping", "WarmBook", "WarmMachine", "WarmUse"]
@@ -82,10 +83,11 @@ class WarmBook:
     def keep(self, fleet_id: str, keeping: Keeping) -> None:
         """Record that a fleet is to be kept. Raises StateError."""
         machines = {name: [getattr(one, each.name) for each in fields(one)] for name, one in keeping.machines.items()}
+        document = with_digest(machines, [fleet_id, keeping.idle_s, float(keeping.ends_unix_s)])
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO warm_fleets VALUES (?, ?, ?, ?)",
-                (fleet_id, keeping.idle_s, keeping.ends_unix_s, json.dumps(machines)),
+                (fleet_id, keeping.idle_s, keeping.ends_unix_s, json.dumps(document)),
             )
 
     def keeping(self, fleet_id: str) -> Keeping | None:
@@ -95,9 +97,8 @@ class WarmBook:
             return None
         with damaged(f"the record of warm fleet {fleet_id}"):
             idle_s, ends_unix_s, machines = checked(row, "pst")
-            read = {
-                name: WarmMachine(*checked(values, "tTpptppTp")) for name, values in dict(parse_json(machines)).items()
-            }
+            found = without_digest(parse_json(machines), [fleet_id, idle_s, float(ends_unix_s)])
+            read = {name: WarmMachine(*checked(values, "tTpptppTp")) for name, values in found.items()}
             return Keeping(int(idle_s), float(ends_unix_s), read)
 
     def free(self) -> list[FleetRecord]:

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from typing import Any
 
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.ledger import JobPrices, Ledger, MachineUse, RunCount
 from tradewind.model.requests import Requests
 from tradewind.state.database import Database
+from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.values import checked
 
 __all__ = ["read_ledger", "write_ledger"]
+
+#: The row of a ledger, those of its machines, and those of its runs.
+_QUERIES = (
+    "SELECT prices, predicted_usd, earlier_usd, heartbeat_unix_s, alive_s_max FROM ledgers WHERE job = ?",
+    "SELECT run, fleet, name, region, launched_unix_s, ended_unix_s, usd_per_s, source, billed_s_min, billed_unit_s"
+    " FROM ledger_machines WHERE job = ? ORDER BY number",
+    "SELECT run, egress_usd, read, write, route_bytes, duplicate_bytes FROM ledger_runs WHERE job = ? ORDER BY run",
+)
 
 
 def read_ledger(database: Database, job_id: str) -> Ledger | None:
     """Return the ledger of a job; None if it has none. Raises ValueError, TypeError, KeyError if it is damaged."""
     with database.snapshot():
-        head = database.row(
-            "SELECT prices, predicted_usd, earlier_usd, heartbeat_unix_s, alive_s_max FROM ledgers WHERE job = ?",
-            (job_id,),
-        )
-        machines = database.rows(
-            "SELECT run, fleet, name, region, launched_unix_s, ended_unix_s, usd_per_s, source, billed_s_min,"
-            " billed_unit_s"
-            " FROM ledger_machines WHERE job = ? ORDER BY number",
-            (job_id,),
-        )
-        runs = database.rows(
-            "SELECT run, egress_usd, read, write, route_bytes, duplicate_bytes FROM ledger_runs WHERE job = ?"
-            " ORDER BY run",
-            (job_id,),
-        )
-    if head is None:
+        heads, machines, runs = (database.rows(query, (job_id,)) for query in _QUERIES)
+    if not heads:
         return None
-    prices, predicted_usd, earlier_usd, heartbeat_s, alive_s_max = checked(head, "tPppp")
+    prices, predicted_usd, earlier_usd, heartbeat_s, alive_s_max = checked(heads[0], "tPppp")
+    found = without_digest(parse_json(prices), [job_id, *heads[0][1:], machines, runs])
     return Ledger(
-        JobPrices.from_document(parse_json(prices)),
+        JobPrices.from_document(found),
         predicted_usd,
         tuple(MachineUse(*checked(use, "ptttsSptpp")) for use in machines),
         tuple(
@@ -69,7 +66,7 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, ?)",
         (
             job_id,
-            json.dumps(to_document(ledger.prices), ensure_ascii=False),
+            "{}",  # With its digest, below.
             ledger.predicted_usd,
             ledger.earlier_usd,
             ledger.heartbeat_s,
@@ -107,9 +104,17 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
                 count.egress_usd,
                 json.dumps(to_document(count.read)),
                 json.dumps(to_document(count.write)),
-                json.dumps(to_document(count.route_bytes), ensure_ascii=False),
+                _text(count.route_bytes),
                 count.duplicate_bytes,
             )
             for count in ledger.runs
         ),
     )
+    # The digest is of the values as SQLite returns them.
+    (head,), machines, runs = (connection.execute(query, (job_id,)).fetchall() for query in _QUERIES)
+    document = with_digest(to_document(ledger.prices), [job_id, *head[1:], machines, runs])
+    connection.execute("UPDATE ledgers SET prices = ? WHERE job = ?", (_text(document), job_id))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(to_document(value), ensure_ascii=False)

@@ -8,16 +8,17 @@ security group in use, and a whole change of rules if one of them exists already
 - ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
 - ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after", "region"}]``
-- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at", "reads_heed_alone"}``
+- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "stale_s", "halt_at", "reads_heed_alone"}``
 - ``GET /testbed/schedules``: the names of the schedules of Amazon's scheduler
 - ``PUT /testbed/schedules`` ``{"unix_s"}``: run all that are due at this time
 - ``GET /testbed/calls``: the operations that were called, in order
 - ``PUT /testbed/forgotten``: forget all client tokens and calls
 
 A fault answers `times` calls of an operation, in `region` if one is named, with an error, after `after` others; with
-`lose` the call is done and its answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual
-consistency. The call of number `halt_at` since the calls were forgotten is done, and its answer is held back until
-``PUT /testbed/released``. With `reads_heed_alone`, changes are carried out also if they are asked for with ``DryRun``.
+`lose` the call is done and its answer lost. An instance is not listed for `hidden_s` after its launch, and listed as
+running for `stale_s` after its termination, as with eventual consistency. The call of number `halt_at` since the calls
+were forgotten is done, and its answer is held back until ``PUT /testbed/released``. With `reads_heed_alone`, changes
+are carried out also if they are asked for with ``DryRun``.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ class Emulator:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application
         self.faults: list[dict[str, Any]] = []
-        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0, "halt_at": -1, "reads_heed_alone": 0}
+        self.settings: dict[str, float] = {
+            "vcpus": 1_000_000,
+            "hidden_s": 0,
+            "stale_s": 0,
+            "halt_at": -1,
+            "reads_heed_alone": 0,
+        }
         self.released = threading.Event()
         self.calls: list[str] = []
         self.consoles: dict[str, str] = {}
@@ -151,8 +158,12 @@ class Emulator:
             words = f"resource {group.id} has a dependent object {user}"
             return _error(start_response, "DependencyViolation", words, 400)
         rules = None if group is None else list(group.ingress_rules)
-        with self._without_hidden(operation):
+        with self._without_hidden(operation), self._with_ended(operation):
             status, headers, body = self._asked(environ)
+        if operation == "TerminateInstances":
+            for instance in _instances():
+                if instance.state not in ("pending", "running") and not hasattr(instance, "ended_s"):
+                    instance.ended_s = time.monotonic()
         if group is not None and rules is not None and not status.startswith("200"):
             group.ingress_rules = rules  # Amazon does all of a request or nothing.
         if status.startswith("403") and "HTTP_X_AMZ_TARGET" in environ:
@@ -229,6 +240,9 @@ class Emulator:
     def _without_hidden(self, operation: str) -> _Hidden:
         return _Hidden(self.settings["hidden_s"] if operation == "DescribeInstances" else 0)
 
+    def _with_ended(self, operation: str) -> _Stale:
+        return _Stale(self.settings["stale_s"] if operation == "DescribeInstances" else 0)
+
     def _testbed(self, method: str, words: list[str], body: bytes, start_response: Start) -> Iterable[bytes]:
         given: Any = json.loads(body) if body else None
         answer: Any = {}
@@ -299,6 +313,24 @@ class _Hidden:
     def __exit__(self, *_: object) -> None:
         for backend, key, reservation in self.removed:
             backend.reservations[key] = reservation
+
+
+class _Stale:
+    """Shows instances that have just been terminated as running for as long as a listing is made."""
+
+    def __init__(self, stale_s: float) -> None:
+        self.stale_s = stale_s
+        self.ended: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        for instance in _instances() if self.stale_s > 0 else ():
+            if time.monotonic() - getattr(instance, "ended_s", -1e9) < self.stale_s:
+                self.ended.append((instance, instance._state))
+                instance._state = InstanceState("running", STATES["running"])
+
+    def __exit__(self, *_: object) -> None:
+        for instance, state in self.ended:
+            instance._state = state
 
 
 def _instances() -> list[Any]:

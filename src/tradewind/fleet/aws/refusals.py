@@ -84,7 +84,6 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
     ),
     "bad request": (
         "DefaultVpcDoesNotExist",
-        "IdempotentParameterMismatch",
         "MissingParameter",
         # The account has no value of its own for a quota.
         "NoSuchResourceException",
@@ -99,6 +98,8 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "VPCResourceNotSpecified",
     ),
     "transient": (
+        # An earlier request of the same order, with another lease, has started the instance. A list shows it soon.
+        "IdempotentParameterMismatch",
         # A new resource may not be known everywhere yet.
         "InvalidInstanceID.NotFound",
         "InvalidGroup.InUse",

@@ -68,12 +68,18 @@ class ComputeApi:
         return self._request("GET", path, {}, absent=(404,)) or None
 
     def aggregated(self, kind: str, wanted: str) -> Iterator[dict[str, Any]]:
-        """Yield the instances or disks of all zones that match a filter."""
+        """Yield the instances or disks of all zones that match a filter.
+
+        Raises CallRefused after the last one if a zone is silent, as nothing there may count as gone.
+        """
+        missing: Refusal | None = None
         for page in self._pages(f"aggregated/{kind}", wanted):
             scopes = page.get("items", {})
             for scope in _objects(list(scopes.values()) if isinstance(scopes, dict) else None):
-                _require_whole(scope)
+                missing = missing or _missing_in(scope)
                 yield from _objects(scope.get(kind, []))
+        if missing is not None:
+            raise CallRefused(missing)
 
     def listed(self, path: str, wanted: str) -> Iterator[dict[str, Any]]:
         """Yield the resources below a path that match a filter."""
@@ -232,12 +238,13 @@ def _objects(found: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _require_whole(scope: Mapping[str, Any]) -> None:
-    """Raise CallRefused if the list of a zone lacks something: nothing may count as gone because its zone is silent."""
+def _missing_in(scope: Mapping[str, Any]) -> Refusal | None:
+    """Return why the list of a zone lacks something; None if it does not."""
     warning = scope.get("warning")
-    if isinstance(warning, dict) and warning.get("code") in INCOMPLETE:
-        words = " ".join(str(warning.get("message", "")).split())
-        raise CallRefused(Refusal("transient", f"a list is incomplete: {warning['code']}: {words}"))
+    if not isinstance(warning, dict) or warning.get("code") not in INCOMPLETE:
+        return None
+    words = " ".join(str(warning.get("message", "")).split())
+    return Refusal("transient", f"a list is incomplete: {warning['code']}: {words}")
 
 
 def _operation_path(operation: Mapping[str, Any]) -> str:

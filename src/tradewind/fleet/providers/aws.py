@@ -30,7 +30,7 @@ from tradewind.fleet.aws.last_end import forget_end, life_s_max, schedule_end
 from tradewind.fleet.aws.market import IMAGE_PARAMETER, Ec2Market, instances, region_name
 from tradewind.fleet.aws.permissions import permission_answers
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import each_of, machines_of_each
 from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.console_access import LOOK_S, ConsoleAccess
 from tradewind.fleet.earlier_orders import known_machine
@@ -58,9 +58,11 @@ __all__ = ["AwsProvider", "connect"]
 
 #: Time that a launch waits for the addresses of new machines, which the firewall needs. `machines` tries again.
 ADDRESS_S, LOOK_AGAIN_S = 15.0, 0.5
-#: A list may not show an instance for this time after its launch, or after another list has shown it. It is far above
+#: EC2 may not know an instance for this time after its launch, or after a list has shown it. It is far above
 #: `settles_s`, and above twice the time between the looks of a running fleet.
 FRESH_S = 150.0
+#: Error of a call for an instance that EC2 does not know yet, or not any more.
+NO_INSTANCE = "InvalidInstanceID.NotFound"
 LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
 VOLUME, GROUP = "vol-", "sg-"
 
@@ -90,8 +92,11 @@ class AwsProvider:
         self._admitting = threading.Lock()
         #: Times and results of the latest looks at machines, by id.
         self._looks: dict[str, tuple[float, str | None]] = {}
-        #: Machines that this object launched lately, or that a list showed lately as living, by id.
-        self._fresh: dict[str, tuple[float, Machine]] = {}
+        #: Machines that this object launched, or that a list has shown as living, by id, each with the latest time of
+        #: that. Their end is not known.
+        self._seen: dict[str, tuple[float, Machine]] = {}
+        #: Ids of machines that EC2 has agreed to end for this object. Lists may show them as running for a while.
+        self._ended: set[str] = set()
 
     def document(self) -> dict[str, Any]:
         """Return the kind, the settings, and the sources of the gateway program."""
@@ -229,7 +234,7 @@ class AwsProvider:
         if machine.ended:
             # The client token is that of an instance that has ended since.
             raise CallRefused(Refusal("bad request", f"the instance of this order, {machine.id}, has ended"))
-        self._fresh[machine.id] = time.monotonic(), machine
+        self._seen[machine.id] = time.monotonic(), machine
         self._schedule_end(order, machine)
         return machine
 
@@ -311,7 +316,7 @@ class AwsProvider:
         self._admit(fleet_id, self._listed({FLEET_TAG: fleet_id}))
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return machines with these tags. Raises CallRefused if a region does not answer."""
+        """Return machines with these tags. Raises ListIncomplete if a region does not answer."""
         found = self._listed(tags)
         fleet_id = tags.get(FLEET_TAG)
         if fleet_id is not None and set(tags) == {FLEET_TAG}:
@@ -322,18 +327,18 @@ class AwsProvider:
     def _listed(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         filters = [OURS, *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
         regions = self._regions(tags.get(FLEET_TAG))
-        listed = each_of(regions, lambda region: self._listed_in(region, filters))
-        found = [machine for of in listed for machine in of]
+        found = machines_of_each(regions, lambda region: self._listed_in(region, filters))
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
         machines = (machine_of(region, instance, self._settings) for instance in instances(self._api, region, filters))
-        found = [machine for machine in machines if FLEET_TAG in machine.tags]
+        ours = (machine for machine in machines if FLEET_TAG in machine.tags)
+        found = [replace(one, ended=True, control=None) if one.id in self._ended else one for one in ours]
         for machine in found:
             if machine.ended:
-                self._fresh.pop(machine.id, None)
+                self._seen.pop(machine.id, None)
             else:
-                self._fresh[machine.id] = time.monotonic(), machine
+                self._seen[machine.id] = time.monotonic(), machine
         return found
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
@@ -366,7 +371,8 @@ class AwsProvider:
         try:
             known = self._ours_among(region, instances)
             living = {one.id.partition("/")[2]: one for one in known if not one.ended}
-            refusals = self._end_all(region, sorted(living))
+            refused = self._end_all(region, sorted(living))
+            refusals = {name: why for name, why in refused.items() if not self._is_gone(f"{region}/{name}", why)}
             ended_s = time.time()
             answers = {
                 one.id: Ended(one.id, refusal=refusals[name])
@@ -408,24 +414,32 @@ class AwsProvider:
                 refusals |= of_one
             return refusals
         for name in names:
-            self._fresh.pop(f"{region}/{name}", None)
+            self._ended.add(f"{region}/{name}")
+            self._seen.pop(f"{region}/{name}", None)
         return {}
 
     def _ours_among(self, region: str, names: Sequence[str]) -> list[Machine]:
-        """Return those instances that are ours, also the ended ones and those that lists do not show yet.
+        """Return those instances that are ours, also the ended ones and those that lists do not show, yet or any more.
 
-        Nothing else may be ended.
+        Nothing else may be ended. Without a list, those are ended that were ours before. Raises CallRefused.
         """
         if not names:
             return []
-        listed = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}])
-        since_s = time.monotonic() - FRESH_S
-        known = dict(self._fresh)  # Other threads launch machines meanwhile.
-        for one, (launched_s, _) in known.items():
-            if launched_s <= since_s:
-                self._fresh.pop(one, None)
-        unlisted = {f"{region}/{name}" for name in names} - {machine.id for machine in listed}
-        return [*listed, *(machine for at_s, machine in known.values() if at_s > since_s and machine.id in unlisted)]
+        wanted = {f"{region}/{name}" for name in names}
+        try:
+            listed = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}])
+        except CallRefused:
+            if not wanted <= self._seen.keys():
+                raise
+            listed = []
+        unlisted = wanted - {machine.id for machine in listed}
+        seen = dict(self._seen)  # Other threads launch machines meanwhile.
+        return [*listed, *(machine for _, machine in seen.values() if machine.id in unlisted)]
+
+    def _is_gone(self, machine_id: str, refusal: Refusal) -> bool:
+        """Return whether the end of an instance was refused because it has ended: lists have not shown it for long."""
+        seen_s, _ = self._seen.get(machine_id, (-math.inf, None))
+        return refusal.reason.startswith(NO_INSTANCE) and time.monotonic() - seen_s > FRESH_S
 
     def _drop_group(self, fleet_id: str, region: str, timeout_s: float) -> None:
         """Delete a fleet's group in a region without living machines.
@@ -434,7 +448,7 @@ class AwsProvider:
         """
         key = fleet_id, region
         try:
-            if self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING]):
+            if any(not machine.ended for machine in self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING])):
                 return
             for leftover in group_leftovers(self._api, region):
                 if leftover.tags[FLEET_TAG] == fleet_id:

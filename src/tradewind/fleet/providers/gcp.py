@@ -51,6 +51,7 @@ from tradewind.fleet.provider import (
     LaunchOrder,
     LaunchResult,
     Leftover,
+    ListIncomplete,
     Machine,
     Offer,
     PermissionAnswer,
@@ -202,8 +203,9 @@ class GcpProvider:
         known = [known_machine(order, living) or self._impossible(order) for order in orders]
         fresh = [order for order, result in zip(orders, known, strict=True) if result is None]
         scripts = {order.key: self._script(order) for order in fresh}
+        fleets = {machine.tags.get(FLEET_TAG) for machine in living}
         for order in {order.fleet_id: order for order in fresh}.values():
-            self._make_rules(order)
+            self._make_rules(order, is_alone=order.fleet_id not in fleets)
         started = iter(each_of(fresh, lambda order: self._started(order, scripts[order.key])))
         results = [next(started) if result is None else result for result in known]
         for fleet_id in {order.fleet_id for order in fresh}:
@@ -324,13 +326,15 @@ class GcpProvider:
             join, self._programs, order.lease.seconds, order.region, proxy=self._settings.proxy, notice_s=notice_s
         )
 
-    def _make_rules(self, order: LaunchOrder) -> None:
-        if not self._settings.firewall or order.fleet_id in self._rules:
+    def _make_rules(self, order: LaunchOrder, *, is_alone: bool) -> None:
+        """Make the rules of a fleet, again if it has no VM now: another user may have removed them as unused."""
+        if not self._settings.firewall or (order.fleet_id in self._rules and not is_alone):
             return
         network = network_path(order.network.network or self._settings.network)
         rules = FleetRules(self._api, self._settings, network, order.fleet_id, order.lease.owner)
         rules.make()
         self._rules[order.fleet_id] = rules
+        self._admitted.pop(order.fleet_id, None)
 
     def _admit(self, fleet_id: str, listed: Sequence[Machine], results: Sequence[LaunchResult] = ()) -> None:
         """Let all machines of a fleet reach the others' data ports."""
@@ -386,8 +390,14 @@ class GcpProvider:
     def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
         terms = [OURS, *(f'labels.{name}="{value}"' for name, value in tags.items())]
         # Google accepts several terms only in parentheses.
-        instances = self._api.aggregated("instances", " AND ".join(f"({term})" for term in terms))
-        return [self._machine(instance) for instance in instances if is_ours(instance)]
+        found: list[Machine] = []
+        try:
+            for instance in self._api.aggregated("instances", " AND ".join(f"({term})" for term in terms)):
+                if is_ours(instance):
+                    found.append(self._machine(instance))
+        except CallRefused as error:
+            raise ListIncomplete(error.refusal, found) from error
+        return found
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Delete VMs with their disks and addresses, and the firewall rules of fleets that have no VM left.

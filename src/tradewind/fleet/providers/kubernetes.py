@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import each_of, machines_of_each
 from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.kubernetes.calls import ClusterCalls, require_lightkube
 from tradewind.fleet.kubernetes.machines import Found, is_ours, is_pod_of, job_of, machine_of
@@ -359,8 +359,7 @@ class KubernetesProvider:
         """
         used = self._used.get(tags.get(FLEET_TAG, ""))
         members = [member for member in self._members if used is None or member.cluster.context in used]
-        listed = each_of(members, lambda member: self._machines_of(member, tags))
-        machines = [machine for each in listed for machine in each]
+        machines = machines_of_each(members, lambda member: self._machines_of(member, tags))
         return tuple(sorted(machines, key=lambda machine: (machine.name, machine.id)))
 
     def _machines_of(self, member: _Member, tags: Mapping[str, str]) -> list[Machine]:

@@ -2,7 +2,8 @@
 
 Each region belongs to one member, which gets the orders for it. A machine's id begins with its member's name. All
 members are called at the same time. A member that refuses a launch or a termination does not affect the others. A
-listing fails if one member cannot be asked, because its machines would otherwise seem to have ended.
+listing fails if one member cannot be asked, because its machines would otherwise seem to have ended; its error has the
+machines of the others.
 
 A member with a firewall of its own gets the addresses of the machines of the others as soon as they are known. A host
 that is known by its name is looked up, because firewalls know no names.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.fleet.addresses import addresses_of_name, is_address
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import each_of, machines_of_each
 from tradewind.fleet.provider import (
     FLEET_TAG,
     Accountable,
@@ -33,6 +34,7 @@ from tradewind.fleet.provider import (
     LaunchOrder,
     LaunchResult,
     Leftover,
+    ListIncomplete,
     Machine,
     Offer,
     Provider,
@@ -151,17 +153,20 @@ class MixedProvider:
         return [results.get(order.key) or LaunchResult(order, refusal=_no_member(order.region)) for order in orders]
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return the machines of all members. Raises CallRefused if one member cannot be asked."""
-        listed = each_of(self._members, lambda member: member.provider.machines(tags))
-        found = [
-            member.own(machine)
-            for member, machines in zip(self._members, listed, strict=True)
-            for machine in machines
-            if self._belongs(member, machine.region)
-        ]
+        """Return the machines of all members. Raises ListIncomplete if one member cannot be asked."""
+        found = machines_of_each(self._members, lambda member: self._machines_of(member, tags))
         if tags.keys() == {FLEET_TAG}:
             self._admit(tags[FLEET_TAG], [machine for machine in found if not machine.ended])
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
+
+    def _machines_of(self, member: FleetMember, tags: Mapping[str, str]) -> list[Machine]:
+        def own(machines: Sequence[Machine]) -> list[Machine]:
+            return [member.own(machine) for machine in machines if self._belongs(member, machine.region)]
+
+        try:
+            return own(member.provider.machines(tags))
+        except ListIncomplete as error:
+            raise ListIncomplete(error.refusal, own(error.found)) from error
 
     def _admit(self, fleet_id: str, machines: Sequence[Machine]) -> None:
         """Tell each member with a firewall the addresses of the living machines of the others, if they have changed.

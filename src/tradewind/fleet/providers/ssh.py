@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
-from tradewind.fleet.calls import each_of
+from tradewind.fleet.calls import each_of, machines_of_each
 from tradewind.fleet.earlier_orders import known_machine
 from tradewind.fleet.provider import (
     ANY_TYPE,
@@ -285,15 +285,17 @@ class SshProvider:
         """
         used = self._used.get(tags.get(FLEET_TAG, ""))
         hosts = [host for host in self._hosts.hosts if used is None or host.name in used]
-        found: list[Machine] = []
-        for host, listed in zip(hosts, each_of(hosts, self._listed_or_refused), strict=True):
-            if not isinstance(listed, Refusal):
-                found += listed
-            elif used is None:
-                raise CallRefused(listed)
-            else:
-                found += [machine for machine in self._known.values() if machine.zone == host.name]
-        wanted = [machine for machine in found if tags.items() <= machine.tags.items()]
+
+        def listed(host: SshHost) -> list[Machine]:
+            try:
+                machines = self._listed(host)
+            except CallRefused:
+                if used is None:
+                    raise
+                machines = [machine for machine in list(self._known.values()) if machine.zone == host.name]
+            return [machine for machine in machines if tags.items() <= machine.tags.items()]
+
+        wanted = machines_of_each(hosts, listed)
         return tuple(sorted(wanted, key=lambda machine: (machine.name, machine.id)))
 
     def adopt(self, fleet_id: str) -> None:
