@@ -289,7 +289,10 @@ class Acceleration:
         if entrance == HOME and not self._enters_at_home:
             self._counts.renewed(HOME)
             self._enters_at_home = True
-        bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
+        keys = listener_keys(wires, entrance)
+        if len(status.listening) != len(keys):
+            raise GatewayError(f"{entrance} listens at {len(status.listening)} addresses instead of {len(keys)}")
+        bound = dict(zip(keys, status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
         self._listening |= {
             wire.name: wire.listen if service_port_of(wire.listen) else bound[listener_key(wire)] for wire in mine
