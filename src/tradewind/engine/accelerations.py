@@ -178,7 +178,7 @@ class Accelerations:
         lock = self.hold(acceleration_id)
         try:
             # Later wishes are for this process: it holds the lock from now on.
-            wish = self._latest_wish(acceleration_id)
+            wish = self._last_number(self._recorded(acceleration_id))
             # Another process may have ended or resumed it before this one had the lock.
             state = replace(self.state(acceleration_id), supervision=None)
             self._require_resumable(state)
@@ -254,18 +254,57 @@ class Accelerations:
         text = None if flows is None else flows_text(flows)
         number = self._put(state, AccelerationWish(0, flows=text))
         state = self._await(acceleration_id, lambda now: now.wish >= number, 0.0)
+        if state.wish > number and state.phase != "running":
+            raise _being_ended(acceleration_id)
         if state.wish_error is not None:
             raise UsageError(f"acceleration {acceleration_id} continues unchanged: {state.wish_error}")
         return state
 
     def _put(self, state: AccelerationState, wish: AccelerationWish) -> int:
-        number = 1 + max(state.wish, self._latest_wish(state.id))
-        _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
-        return number
+        """Record a wish, and return its number. Raises GatewayLost, JobUnreadable.
 
-    def _latest_wish(self, acceleration_id: str) -> int:
-        wish = self.wish(acceleration_id)
-        return 0 if wish is None else wish.number
+        The supervisor reads only the latest wish. So a replan waits until the one before is answered. The end of an
+        acceleration comes before all replans, and none replaces it.
+        """
+        deadline_s = time.monotonic() + WISH_S_MAX
+        while True:
+            with self._wishing(state.id):
+                latest = self._unanswered(state.id)
+                if latest is None or wish.down:
+                    number = 1 + self._last_number(self._recorded(state.id))
+                    _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
+                    return number
+            self._require_answering(self.state(state.id), deadline_s)
+            if latest.down:
+                raise _being_ended(state.id)
+            time.sleep(LOOK_EVERY_S)
+
+    def _unanswered(self, acceleration_id: str) -> AccelerationWish | None:
+        """Return the wish that the supervisor has not answered yet. Nobody answers a damaged one, or a killed one's."""
+        with suppress(JobUnreadable):
+            wish = self.wish(acceleration_id)
+            if wish is not None and wish.number > self._recorded(acceleration_id).wish:
+                return wish if self.is_supervised(acceleration_id) else None
+        return None
+
+    def _last_number(self, state: AccelerationState) -> int:
+        """Return the number of the latest wish; of a damaged one, the largest that it may have had."""
+        try:
+            wish = self.wish(state.id)
+        except JobUnreadable:
+            return state.wish + 1
+        return max(state.wish, 0 if wish is None else wish.number)
+
+    @contextmanager
+    def _wishing(self, acceleration_id: str) -> Iterator[None]:
+        """Let no other process record a wish within the block."""
+        path = self.folder / acceleration_id / WISH_LOCK
+        while (lock := FileLock.take(path)) is None:
+            time.sleep(LOOK_EVERY_S)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _await(
         self, acceleration_id: str, wanted: Callable[[AccelerationState], bool], more_s: float
@@ -319,6 +358,13 @@ class Accelerations:
 _LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "is running, but reports nothing"}
 
 
+def _being_ended(acceleration_id: str) -> GatewayLost:
+    return GatewayLost(
+        f"acceleration {acceleration_id} is being ended, so it is not replanned",
+        hint="start a new one with `tradewind accelerate up`",
+    )
+
+
 def _stopped_hint(state: AccelerationState) -> str:
     if state.process is None or state.supervision not in _LIVES:
         return f"`tradewind accelerate status {state.id}` shows it"
@@ -336,14 +382,6 @@ def flows_text(path: str) -> str:
         raise ConfigError(f"{path}: it is not UTF-8", hint="name a flows file") from None
 
 
-def _write(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader sees the old or the new content."""
-    beside = path.with_name(f"{path.name}.new")
-    with open(beside, "w", encoding="utf-8", opener=open_private) as file:
-        file.write(text)
-    os.replace(beside, path)
-
-
 def _read(path: Path, decode: Callable[[Any], T]) -> T:
     """Return what a file has. Raises FileNotFoundError, JobUnreadable."""
     try:
@@ -358,3 +396,11 @@ def _read(path: Path, decode: Callable[[Any], T]) -> T:
 
 def _digest(document: Mapping[str, Any]) -> str:
     return sha256_hex(json.dumps(document, sort_keys=True).encode())[:16]
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old or the new content."""
+    beside = path.with_name(f"{path.name}.new")
+    with open(beside, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(text)
+    os.replace(beside, path)
