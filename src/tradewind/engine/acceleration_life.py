@@ -152,6 +152,8 @@ class Acceleration:
         self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
+        #: Why the latest state was not recorded.
+        self._unwritten: OSError | None = None
         #: Why the latest wish cannot be read.
         self._damaged_wish: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
@@ -613,8 +615,20 @@ class Acceleration:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def _write(self) -> AccelerationState:
+        """Record the state, and return it. A full disk must end no flow of a running acceleration.
+
+        Raises OSError before any machine is started.
+        """
         state = self.state()
-        self._book.write(state)
+        try:
+            self._book.write(state)
+            self._unwritten = None
+        except OSError as error:
+            if self._gateways is None and self._phase == "starting":
+                raise
+            if self._unwritten is None:
+                self._report(f"the state cannot be recorded, so `status` shows an old one: {error.strerror}")
+            self._unwritten = error
         return state
 
     def state(self) -> AccelerationState:
