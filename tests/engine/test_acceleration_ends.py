@@ -224,3 +224,24 @@ def test_down_ends_the_machines_that_were_recorded_before_it_had_the_lock(
 
     monkeypatch.setattr(Accelerations, "hold", after_a_resumption)
     assert book.down(state.id, 0.0).usd_max == 7.0
+
+
+def test_a_state_that_cannot_be_recorded_ends_nothing(acceleration: Acceleration, control: Any) -> None:
+    """As on a full disk. Here a folder is where the new state is written."""
+    fleet = SimpleNamespace(lead_lives=True, leaving=dict, close=lambda **_: None)
+    acceleration._gateways = SimpleNamespace(fleet=fleet)  # type: ignore[assignment]
+    lines: list[str] = []
+    acceleration._report = lines.append
+    obstacle = acceleration.folder / "state.json.new"
+    obstacle.mkdir()
+    for _ in range(2):
+        assert acceleration._write().phase == "starting"
+    (line,) = lines
+    assert line.startswith("the state cannot be recorded, so `status` shows an old one: ")
+    obstacle.rmdir()
+    acceleration._phase = "running"
+    acceleration._write()
+    assert Accelerations(control).state(acceleration.id).phase == "running"
+    obstacle.mkdir()
+    assert acceleration.close().phase == "ended"
+    Accelerations(control).hold(acceleration.id).release()

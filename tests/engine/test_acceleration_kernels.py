@@ -106,7 +106,8 @@ def test_a_replan_assumes_no_more_than_running_proxies_allow() -> None:
 def test_kernels_are_known_where_the_system_reports_them() -> None:
     silent = SplitStatus("running", (), 0, 0, 0, 0, 0, {}, 0, 0, (), {})
     known = replace(silent, congestion_control="bbr", receive_buffer_bytes_max=6 << 20, send_buffer_bytes_max=12 << 20)
-    assert kernels_of({"a": known, "b": silent}) == {"a": ProxyKernel(2_875_000, 5_750_000, "bbr")}
+    lying = replace(known, send_buffer_bytes_max=0)
+    assert kernels_of({"a": known, "b": silent, "c": lying}) == {"a": ProxyKernel(2_875_000, 5_750_000, "bbr")}
     states = [
         ProxyState("a", "aws:a", "healthy", receive_window_bytes=2.0, send_window_bytes=1.0, congestion_control="bbr"),
         ProxyState("b", "aws:b", "healthy"),

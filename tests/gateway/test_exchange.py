@@ -79,3 +79,30 @@ def test_a_truncated_body_is_refused(ask: Ask) -> None:
 def test_an_invalid_answer_is_refused(ask: Ask, answer: bytes) -> None:
     with pytest.raises(BadAnswer):
         ask(answer)
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.0 200 OK\r\ncontent-length: 1000\r\n\r\n"], ids=["head", "body"])
+def test_an_answer_that_arrives_byte_by_byte_has_no_more_time_than_another(start: bytes) -> None:
+    """A gateway that lies could keep its client waiting for months."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(10)
+    ended = threading.Event()
+
+    def peer() -> None:
+        with theirs, suppress(OSError):  # The client closes early.
+            theirs.sendall(start)
+            while not ended.wait(0.01):
+                theirs.sendall(b"x")
+
+    # Ends so that a client that does wait gets an end, too.
+    timer = threading.Timer(5, ended.set)
+    thread = threading.Thread(target=peer)
+    timer.start()
+    thread.start()
+    try:
+        with pytest.raises(TimeoutError), Exchange(ours, "GET", "/v1/x", None, 0.2) as answer:
+            answer.read(1000)
+    finally:
+        ended.set()
+        timer.cancel()
+        thread.join()

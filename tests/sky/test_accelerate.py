@@ -339,6 +339,28 @@ def test_a_supervisor_ended_before_its_flows_run_leaves_nothing(world: Command) 
 
 
 @pytest.mark.slow
+def test_a_supervisor_whose_lines_cannot_be_written_goes_on(world: Command) -> None:
+    """As on a full disk, where `--detach` writes them."""
+    words = "accelerate", "up", "--flows", str(world.home / "flows.toml"), "--sky", str(world.home / "sky.json"), "-y"
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen(
+            [str(world.binary), *words], env=world.full_environment(), stdout=subprocess.PIPE, stderr=full
+        )
+    try:
+        assert process.stdout is not None
+        with process.stdout:
+            assert b"127.0.0.1" in process.stdout.readline()
+        kill_machine(world, states(world)[-1]["proxies"][0]["name"])
+        state = until(world, lambda now: machines_of(now) == 2 and now["proxies"][0]["health"] == "healthy")
+        assert download(world, state) == BODY
+        world.run("accelerate", "down", "--drain", "0s").expect(0)
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
 def test_a_replan_that_cannot_be_wired_leaves_no_machines(command: Command) -> None:
     with running(command, SKY, FLOWS.replace("20 USD", "0.0001 USD")) as world:
         state = up(world)

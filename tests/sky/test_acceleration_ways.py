@@ -76,3 +76,18 @@ def test_programs_reach_the_proxies_without_an_address(command: Command, redirec
         finally:
             other.terminate()
             other.wait()
+
+
+@pytest.mark.slow
+def test_two_accelerations_with_one_destination_do_not_redirect_each_other(command: Command, redirecting: str) -> None:
+    """Both are direct, as each is for a moment when it is compared. One connection became thousands."""
+    command.environment["PATH"] = redirecting
+    head = FLOWS.replace("20 USD", "0.0001 USD").partition("[[flow]]")[0]
+    with running(command, SKY, f'{head}[[flow]]{AUTOMATIC}way_in = "transparent"\n') as world:
+        for _ in range(2):
+            (flow,) = up(world)["flows"]
+            assert (flow["way"], flow["through"]) == ("transparent", [])
+        assert fetched(world, "http://10.77.3.1:8000/file")[0] == BODY
+        # Which of them redirects first is the kernel's choice.
+        until(world, lambda _: any(state["flows"][0].get("bytes_down", 0) >= len(BODY) for state in states(world)))
+        assert all(state["flows"][0].get("connections", 0) <= 1 for state in states(world))

@@ -19,12 +19,16 @@ from tradewind.acceleration.destinations import Destination
 from tradewind.errors import GatewayError
 from tradewind.model.records import dataclass
 
-__all__ = ["Group", "own_group", "redirected", "why_not"]
+__all__ = ["GATEWAYS", "Group", "own_group", "redirected", "why_not"]
 
 #: The place that nft looks control groups up in.
 GROUPS = Path("/sys/fs/cgroup")
 #: Beginning of the names of control groups and tables; the process id follows.
 PREFIX = "tradewind-run-"
+#: The same of control groups whose connections nothing redirects.
+GATEWAYS = "tradewind-gateways-"
+#: Attempts to load rules with the control groups of other processes, which may end meanwhile.
+TRIES_MAX = 3
 #: Timeout for nft to load the rules [s], and time between looks.
 LOADED_S, LOOK_S = 10.0, 0.02
 QUIC_PORT = 443
@@ -73,12 +77,12 @@ def _mount() -> Path:
 
 
 @contextmanager
-def own_group() -> Iterator[Group]:
+def own_group(prefix: str = PREFIX) -> Iterator[Group]:
     """Make a control group below this process's own, and remove it if its processes have ended. Raises GatewayError."""
     within = next((line[3:] for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
     parent = _mount() / within.lstrip("/")
     _sweep(parent)
-    path = parent / f"{PREFIX}{os.getpid()}"
+    path = parent / f"{prefix}{os.getpid()}"
     try:
         path.mkdir()
     except OSError as error:
@@ -100,11 +104,17 @@ def _sweep(parent: Path) -> None:
 
     The kernel refuses to remove one that has processes.
     """
-    for left in parent.glob(f"{PREFIX}*"):
-        pid = left.name.removeprefix(PREFIX)
+    for left in (*parent.glob(f"{PREFIX}*"), *parent.glob(f"{GATEWAYS}*")):
+        pid = left.name.rpartition("-")[2]
         if pid == str(os.getpid()) or not Path("/proc", pid).exists():
             with suppress(OSError):
                 left.rmdir()
+
+
+def _gateway_groups(own: Group) -> list[Group]:
+    """Return the own group, and those of GATEWAYS of all processes of this host."""
+    paths = (Path(path) for path, _, _ in os.walk(_mount()))
+    return [own, *(Group(path) for path in paths if path.name.startswith(GATEWAYS) and path != own.path)]
 
 
 @contextmanager
@@ -120,7 +130,9 @@ def redirected(
     """Redirect connections of this machine's processes to local ports within the block.
 
     Args:
-        group: the processes whose connections are redirected; with `others`, the only ones whose are not.
+        group: the processes whose connections are redirected; with `others`, whose are not. Then those of other groups
+            of GATEWAYS are not redirected either: two processes that redirect the same destination would send each
+            connection to each other without end.
         destinations: redirected destinations; none: all but this machine's own addresses.
         ports: local port by version of IP (4, 6).
         refuse_quic: refuse UDP to port 443 of these destinations, so that clients of QUIC use TCP.
@@ -130,8 +142,12 @@ def redirected(
         GatewayError: nft is missing, or refuses the rules.
     """
     table = f"{PREFIX}{os.getpid()}"
-    rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic, others=others)
-    checked = _nft([*enter, "nft", "-c", "-f", "-"], rules)
+    for _ in range(TRIES_MAX):
+        exempt = _gateway_groups(group) if others else []
+        rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic, exempt=exempt)
+        checked = _nft([*enter, "nft", "-c", "-f", "-"], rules)
+        if checked.returncode == 0:
+            break
     if checked.returncode:
         raise GatewayError(f"nft refuses the rules: {_first(checked.stderr)}", hint="use --by variables")
     # Its own session, because Ctrl-C at the terminal is for the command.
@@ -163,18 +179,20 @@ def _rules(
     ports: Mapping[int, int],
     *,
     refuse_quic: bool,
-    others: bool,
+    exempt: Sequence[Group],
 ) -> str:
-    """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded."""
+    """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded.
+
+    They redirect the group, or all processes but the `exempt` groups if there are some.
+    """
     lines = [
         f"add table inet {table} {{ flags owner; }}",
         f"add chain inet {table} to_proxy {{ type nat hook output priority -100; }}",
         f"add chain inet {table} no_quic {{ type filter hook output priority 0; }}",
     ]
-    who = "" if others else f"{group.match} "
-    if others:
-        # Not `!=`: that matches no process whose control group is nearer to the root.
-        lines.append(f"add rule inet {table} to_proxy {group.match} return")
+    who = "" if exempt else f"{group.match} "
+    # Not `!=`: that matches no process whose control group is nearer to the root.
+    lines += [f"add rule inet {table} to_proxy {one.match} return" for one in exempt]
     for version, port in ports.items():
         for to, dport in _targets(version, destinations):
             tcp = "meta l4proto tcp" if dport is None else f"tcp dport {dport}"

@@ -1,7 +1,8 @@
 """The way in `transparent` of an acceleration: this machine's connections to its destinations go to a local proxy.
 
 nftables redirects the connections of all processes but gateways: that at home connects to the same destinations where a
-path is direct, and so do proxies on this host. Redirected, their connections would return to them without end. The
+path is direct, and so do proxies on this host and those of other accelerations. Redirected, their connections would
+return to them without end. The
 table and the local proxy end with this process, so connections are direct again if it is killed.
 """
 
@@ -53,7 +54,7 @@ class TransparentWay:
         self._home_pid = home_pid
         #: Processes that joined the group after the gateway at home.
         self._exempt: set[int] = set()
-        self._group = self._stack.enter_context(redirect.own_group())
+        self._group = self._stack.enter_context(redirect.own_group(redirect.GATEWAYS))
         try:
             for pid in _group_of(home_pid):
                 self._group.add(pid)

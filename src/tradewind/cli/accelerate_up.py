@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
@@ -76,8 +76,10 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
     from tradewind.render.acceleration import acceleration_lines, address_lines
 
     def say(line: str) -> None:
-        if not args.quiet:
-            print(line, file=sys.stderr, flush=True)
+        # A line that cannot be written, such as on a full disk, must end no flow.
+        with suppress(OSError):
+            if not args.quiet:
+                print(line, file=sys.stderr, flush=True)
 
     end_orphans_beside(args, engine, without=args.resume)
     with ExitStack() as stack:

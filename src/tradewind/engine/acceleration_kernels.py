@@ -50,7 +50,8 @@ def kernels_of(statuses: Mapping[str, SplitStatus]) -> dict[str, ProxyKernel]:
     found = {}
     for name, status in statuses.items():
         receive, send = status.receive_buffer_bytes_max, status.send_buffer_bytes_max
-        if receive is not None and send is not None and status.congestion_control is not None:
+        # No connection carries anything with a window of 0, so a kernel that reports it is not known.
+        if receive and send and status.congestion_control is not None:
             found[name] = ProxyKernel(window_bytes(receive), window_bytes(send), status.congestion_control)
     return found
 

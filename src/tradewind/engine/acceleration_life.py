@@ -54,12 +54,18 @@ from tradewind.engine.acceleration_proxies import ProxyCounts, proxy_state
 from tradewind.engine.acceleration_remains import purpose_of
 from tradewind.engine.acceleration_supervision import this_supervisor
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
-from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
+from tradewind.errors import CeilingReached, GatewayError, JobUnreadable, TradewindError, UsageError
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S, FleetSettings
-from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
+from tradewind.model.acceleration import (
+    AccelerationPhase,
+    AccelerationState,
+    AccelerationWish,
+    ProxyHealth,
+    ProxyState,
+)
 from tradewind.model.clock import elapsed_s
 from tradewind.model.files import private_folder
 from tradewind.model.records import replace
@@ -146,6 +152,10 @@ class Acceleration:
         self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
+        #: Why the latest state was not recorded.
+        self._unwritten: OSError | None = None
+        #: Why the latest wish cannot be read.
+        self._damaged_wish: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
         #: The step of the course that is being carried out.
         self._step: Future[Finished] | None = None
@@ -289,7 +299,10 @@ class Acceleration:
         if entrance == HOME and not self._enters_at_home:
             self._counts.renewed(HOME)
             self._enters_at_home = True
-        bound = dict(zip(listener_keys(wires, entrance), status.listening, strict=True))
+        keys = listener_keys(wires, entrance)
+        if len(status.listening) != len(keys):
+            raise GatewayError(f"{entrance} listens at {len(status.listening)} addresses instead of {len(keys)}")
+        bound = dict(zip(keys, status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
         self._listening |= {
             wire.name: wire.listen if service_port_of(wire.listen) else bound[listener_key(wire)] for wire in mine
@@ -351,7 +364,7 @@ class Acceleration:
         return Looked(
             self._left_s(replaced),
             is_over,
-            self._book.wish(self.id),
+            self._wish(),
             home,
             home is None or self._gateways.fleet.lead_lives,
             self._is_drained(found),
@@ -364,6 +377,16 @@ class Acceleration:
         """Return the time that the ceiling leaves. Machines in place of the present ones cost their minimum again."""
         more = [self._placed.machines[self._placed.regions[name]] for name in replaced if name in self._placed.regions]
         return self._meter.left_s(2 * RESERVE_S, more)
+
+    def _wish(self) -> AccelerationWish | None:
+        """Return the latest wish; None for a damaged one, which the next wish replaces."""
+        try:
+            wish, self._damaged_wish = self._book.wish(self.id), None
+        except JobUnreadable as error:
+            if str(error) != self._damaged_wish:
+                self._report(f"a request to change or end this acceleration is ignored: {error}")
+            wish, self._damaged_wish = None, str(error)
+        return wish
 
     def _ask_leaving(self) -> dict[str, float]:
         return {} if self._gateways is None else self._gateways.fleet.leaving()
@@ -592,8 +615,20 @@ class Acceleration:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def _write(self) -> AccelerationState:
+        """Record the state, and return it. A full disk must end no flow of a running acceleration.
+
+        Raises OSError before any machine is started.
+        """
         state = self.state()
-        self._book.write(state)
+        try:
+            self._book.write(state)
+            self._unwritten = None
+        except OSError as error:
+            if self._gateways is None and self._phase == "starting":
+                raise
+            if self._unwritten is None:
+                self._report(f"the state cannot be recorded, so `status` shows an old one: {error.strerror}")
+            self._unwritten = error
         return state
 
     def state(self) -> AccelerationState:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.engine.acceleration_remains import end_remains, with_remains
 from tradewind.engine.acceleration_supervision import supervision_of
 from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, JobUnreadable, TradewindError, UsageError
 from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish, Supervision
-from tradewind.model.document import Document, read_json, to_document
+from tradewind.model.digest import sha256_hex
+from tradewind.model.document import read_json, to_document
 from tradewind.model.files import open_private, private_folder, read_user_file
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import dataclass, replace
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOWS_FILE", "Accelerations", "TakenOver", "flows_text"]
 
-T = TypeVar("T", bound=Document)
+T = TypeVar("T")
 FOLDER = "accelerations"
 STATE_FILE, WISH_FILE, LOCK_FILE, FLOWS_FILE = "state.json", "wish.json", "lock", "flows.toml"
+#: Held by a process that records a wish.
+WISH_LOCK = "wish.lock"
+#: Key of the digest of a state, in its document.
+DIGEST = "digest"
 #: Interval at which the answer to a wish is looked for.
 LOOK_EVERY_S = 0.1
 #: Timeout of a wish, beside the time to drain: machines are started or ended meanwhile.
@@ -76,12 +81,13 @@ class Accelerations:
 
     def write(self, state: AccelerationState) -> None:
         """Replace the recorded state in one step."""
-        _write(self.folder / state.id / STATE_FILE, json.dumps(to_document(state)))
+        document = to_document(state)
+        _write(self.folder / state.id / STATE_FILE, json.dumps({**document, DIGEST: _digest(document)}))
 
     def wish(self, acceleration_id: str) -> AccelerationWish | None:
         """Return the latest wish of another process, if there is one."""
         try:
-            return self._read(AccelerationWish, self.folder / acceleration_id / WISH_FILE)
+            return _read(self.folder / acceleration_id / WISH_FILE, AccelerationWish.from_document)
         except FileNotFoundError:
             return None
 
@@ -90,7 +96,7 @@ class Accelerations:
         if not acceleration_id or acceleration_id != os.path.basename(acceleration_id):
             raise UsageError(f"{acceleration_id!r} is not the id of an acceleration")
         try:
-            state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
+            state = self._recorded(acceleration_id)
         except FileNotFoundError:
             raise JobNotFound(
                 f"no acceleration {acceleration_id}", hint="`tradewind accelerate status` lists them"
@@ -98,7 +104,7 @@ class Accelerations:
         supervision = self._supervision(state)
         if supervision == "gone":
             # It may have ended between both looks.
-            state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
+            state = self._recorded(acceleration_id)
             supervision = self._supervision(state)
         if supervision == "gone":
             state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
@@ -172,7 +178,7 @@ class Accelerations:
         lock = self.hold(acceleration_id)
         try:
             # Later wishes are for this process: it holds the lock from now on.
-            wish = self._latest_wish(acceleration_id)
+            wish = self._last_number(self._recorded(acceleration_id))
             # Another process may have ended or resumed it before this one had the lock.
             state = replace(self.state(acceleration_id), supervision=None)
             self._require_resumable(state)
@@ -213,6 +219,11 @@ class Accelerations:
             raise UsageError(
                 f"acceleration {state.id} has ended", hint="start a new one with `tradewind accelerate up --flows FILE`"
             )
+        if state.cost_error is not None and state.usd_max is not None:
+            raise UsageError(
+                f"the cost of acceleration {state.id} is unknown, so its ceiling cannot be kept: {state.cost_error}",
+                hint=f"`tradewind accelerate down {state.id}` ends what is left",
+            )
         if state.ends_unix_s is not None and state.ends_unix_s <= time.time():
             raise UsageError(
                 f"the time of acceleration {state.id} is over",
@@ -220,12 +231,14 @@ class Accelerations:
             )
 
     def _state_or_remains(self, acceleration_id: str) -> AccelerationState:
-        """Return the state; if it is damaged, one with the machines that the journal has."""
+        """Return the state; if it is damaged, one with the machines that the journal has, and without their cost."""
         try:
             return self.state(acceleration_id)
         except JobUnreadable as error:
-            now_s = time.time()
-            state = AccelerationState(acceleration_id, "failed", now_s, now_s, reason=f"its state was damaged: {error}")
+            now_s, reason = time.time(), f"its state was damaged: {error}"
+            state = AccelerationState(
+                acceleration_id, "failed", now_s, now_s, reason=reason, cost_error="its state was damaged"
+            )
             return with_remains(self._control, state)
 
     def _supervision(self, state: AccelerationState) -> Supervision | None:
@@ -241,55 +254,115 @@ class Accelerations:
         text = None if flows is None else flows_text(flows)
         number = self._put(state, AccelerationWish(0, flows=text))
         state = self._await(acceleration_id, lambda now: now.wish >= number, 0.0)
+        if state.wish > number and state.phase != "running":
+            raise _being_ended(acceleration_id)
         if state.wish_error is not None:
             raise UsageError(f"acceleration {acceleration_id} continues unchanged: {state.wish_error}")
         return state
 
     def _put(self, state: AccelerationState, wish: AccelerationWish) -> int:
-        number = 1 + max(state.wish, self._latest_wish(state.id))
-        _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
-        return number
+        """Record a wish, and return its number. Raises GatewayLost, JobUnreadable.
 
-    def _latest_wish(self, acceleration_id: str) -> int:
-        wish = self.wish(acceleration_id)
-        return 0 if wish is None else wish.number
+        The supervisor reads only the latest wish. So a replan waits until the one before is answered. The end of an
+        acceleration comes before all replans, and none replaces it.
+        """
+        deadline_s = time.monotonic() + WISH_S_MAX
+        while True:
+            with self._wishing(state.id):
+                latest = self._unanswered(state.id)
+                if latest is None or wish.down:
+                    number = 1 + self._last_number(self._recorded(state.id))
+                    _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
+                    return number
+            self._require_answering(self.state(state.id), deadline_s)
+            if latest.down:
+                raise _being_ended(state.id)
+            time.sleep(LOOK_EVERY_S)
+
+    def _unanswered(self, acceleration_id: str) -> AccelerationWish | None:
+        """Return the wish that the supervisor has not answered yet. Nobody answers a damaged one, or a killed one's."""
+        with suppress(JobUnreadable):
+            wish = self.wish(acceleration_id)
+            if wish is not None and wish.number > self._recorded(acceleration_id).wish:
+                return wish if self.is_supervised(acceleration_id) else None
+        return None
+
+    def _last_number(self, state: AccelerationState) -> int:
+        """Return the number of the latest wish; of a damaged one, the largest that it may have had."""
+        try:
+            wish = self.wish(state.id)
+        except JobUnreadable:
+            return state.wish + 1
+        return max(state.wish, 0 if wish is None else wish.number)
+
+    @contextmanager
+    def _wishing(self, acceleration_id: str) -> Iterator[None]:
+        """Let no other process record a wish within the block."""
+        path = self.folder / acceleration_id / WISH_LOCK
+        while (lock := FileLock.take(path)) is None:
+            time.sleep(LOOK_EVERY_S)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _await(
         self, acceleration_id: str, wanted: Callable[[AccelerationState], bool], more_s: float
     ) -> AccelerationState:
         deadline_s = time.monotonic() + WISH_S_MAX + more_s
         while not wanted(state := self.state(acceleration_id)):
-            if state.supervision == "stopped":
-                raise GatewayLost(
-                    f"the supervisor of acceleration {acceleration_id} is stopped, and does this once it continues",
-                    hint=_stopped_hint(state),
-                )
-            if not self.is_supervised(acceleration_id) and not wanted(self.state(acceleration_id)):
-                raise GatewayLost(
-                    f"the supervisor of acceleration {acceleration_id} has ended",
-                    hint=f"`tradewind accelerate down {acceleration_id}` ends what is left",
-                )
-            if time.monotonic() >= deadline_s:
-                raise GatewayLost(
-                    f"acceleration {acceleration_id} did not answer in time",
-                    hint="`tradewind fleet list` shows its machines",
-                )
+            try:
+                self._require_answering(state, deadline_s)
+            except GatewayLost:
+                # It may have answered just before it ended.
+                if state.supervision == "stopped" or not wanted(state := self.state(acceleration_id)):
+                    raise
+                return state
             time.sleep(LOOK_EVERY_S)
         return state
 
-    def _read(self, kind: type[T], path: Path) -> T:
-        try:
-            return kind.from_document(read_json(path))
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, TradewindError) as error:
-            raise JobUnreadable(
-                f"{path}: {error}", hint=f"`tradewind accelerate down {path.parent.name}` ends what is left of it"
-            ) from error
+    def _require_answering(self, state: AccelerationState, deadline_s: float) -> None:
+        """Raise GatewayLost if the supervisor cannot answer a wish, or has not in time."""
+        if state.supervision == "stopped":
+            raise GatewayLost(
+                f"the supervisor of acceleration {state.id} is stopped, and does this once it continues",
+                hint=_stopped_hint(state),
+            )
+        if not self.is_supervised(state.id):
+            raise GatewayLost(
+                f"the supervisor of acceleration {state.id} has ended",
+                hint=f"`tradewind accelerate down {state.id}` ends what is left",
+            )
+        if time.monotonic() >= deadline_s:
+            raise GatewayLost(
+                f"acceleration {state.id} did not answer in time", hint="`tradewind fleet list` shows its machines"
+            )
+
+    def _recorded(self, acceleration_id: str) -> AccelerationState:
+        """Return the state as it was written. Raises FileNotFoundError, JobUnreadable."""
+        path = self.folder / acceleration_id / STATE_FILE
+
+        def whole(document: Any) -> AccelerationState:
+            digest = document.pop(DIGEST, None) if isinstance(document, dict) else None
+            if digest is not None and digest != _digest(document):
+                raise ValueError("its digest differs")
+            state = AccelerationState.from_document(document)
+            if state.id != acceleration_id:
+                raise ValueError(f"it is the state of acceleration {state.id}")
+            return state
+
+        return _read(path, whole)
 
 
 #: Faults of a supervisor that holds its acceleration.
 _LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "is running, but reports nothing"}
+
+
+def _being_ended(acceleration_id: str) -> GatewayLost:
+    return GatewayLost(
+        f"acceleration {acceleration_id} is being ended, so it is not replanned",
+        hint="start a new one with `tradewind accelerate up`",
+    )
 
 
 def _stopped_hint(state: AccelerationState) -> str:
@@ -307,6 +380,22 @@ def flows_text(path: str) -> str:
         raise ConfigError(f"{path}: {error.strerror}", hint="name a flows file") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: it is not UTF-8", hint="name a flows file") from None
+
+
+def _read(path: Path, decode: Callable[[Any], T]) -> T:
+    """Return what a file has. Raises FileNotFoundError, JobUnreadable."""
+    try:
+        return decode(read_json(path))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TradewindError) as error:
+        raise JobUnreadable(
+            f"{path}: {error}", hint=f"`tradewind accelerate down {path.parent.name}` ends what is left of it"
+        ) from error
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return sha256_hex(json.dumps(document, sort_keys=True).encode())[:16]
 
 
 def _write(path: Path, text: str) -> None:

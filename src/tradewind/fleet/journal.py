@@ -30,7 +30,16 @@ from tradewind.state.database import open_database
 from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.values import checked, damaged
 
-__all__ = ["TAKEN_HINT", "Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
+__all__ = [
+    "TAKEN_HINT",
+    "Attempt",
+    "FleetJournal",
+    "FleetRecord",
+    "Intent",
+    "MachineLife",
+    "UnreadableFleet",
+    "new_fleet_id",
+]
 
 LOCK = "owner.lock"
 #: Maximum time for which a folder has no record while it is made or removed.
@@ -77,6 +86,17 @@ class Attempt:
     zone: str | None = None
     action: str | None = None
     """The permission that is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLife:
+    """One machine of a fleet from its order to its end [Unix s]; None for one that runs."""
+
+    fleet: str
+    name: str
+    region: str
+    began_unix_s: float
+    ended_unix_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +378,34 @@ class FleetJournal:
         )
         with damaged(f"the record of fleet {fleet_id}"):
             return [(name, began_s, ended_s) for name, began_s, ended_s in (checked(row, "tsS") for row in rows)]
+
+    def lives_of(self, purpose: str) -> list[MachineLife]:
+        """Return the machines of all fleets of a purpose, also of closed ones, oldest first. Raises StateError.
+
+        An order that was repeated, because the answer was lost, has a row of its own, but the machine is the same.
+        """
+        rows = self.database.rows(
+            "SELECT fleet, name, machines.region, launched_unix_s, ended_unix_s FROM machines"
+            " JOIN fleets ON fleets.id = machines.fleet WHERE fleets.purpose = ? ORDER BY fleet, number",
+            (purpose,),
+        )
+        found: list[MachineLife] = []
+        latest: dict[tuple[str, str], MachineLife] = {}
+        for row in rows:
+            with damaged(f"the record of fleet {row[0]}"):
+                life = MachineLife(*checked(row, "tttsS"))
+            before = latest.get((life.fleet, life.name))
+            if before is None or (before.ended_unix_s is not None and before.ended_unix_s <= life.began_unix_s):
+                found.append(life)
+                latest[life.fleet, life.name] = life
+        return found
+
+    def open_of(self, purpose: str) -> list[str]:
+        """Return the fleets of a purpose that are not closed, oldest first, also unreadable ones. Raises StateError."""
+        rows = self.database.rows(
+            "SELECT id FROM fleets WHERE purpose = ? AND closed_unix_s IS NULL ORDER BY created_unix_ms, id", (purpose,)
+        )
+        return [fleet_id for (fleet_id,) in rows]
 
     def open_regions(self, fleet_id: str) -> set[str]:
         """Return the regions of the machines whose end was not noted, wanted or not. Raises StateError."""

@@ -29,6 +29,8 @@ UNPROCESSABLE = 422
 STORES = "/stores"
 #: Maximum length of an event's line.
 EVENT_BYTES_MAX = 4 << 20
+#: Largest number of a status.
+NUMBER_MAX = 2**63 - 1
 #: A gateway counts as lost after this time of silence. Without events it sends an empty line every 5 s.
 EVENT_SILENCE_S = 60.0
 
@@ -102,8 +104,8 @@ class GatewayClient:
 
         answer = self._request(method, f"/v1/split{query}", body, timeout_s)
         try:
-            return SplitStatus.from_document(parse_json(answer))
-        except ValueError as error:
+            return SplitStatus.from_document(_with_possible_numbers(parse_json(answer)))
+        except (ValueError, RecursionError) as error:
             raise GatewayError(
                 f"the gateway at {self.control} sent a bad status of its split proxy: {error}"
             ) from error
@@ -139,7 +141,7 @@ class GatewayClient:
         Raises GatewayLost if the gateway cannot be reached or is silent for EVENT_SILENCE_S.
         """
         try:
-            with self._exchange("GET", "/v1/events", None, EVENT_SILENCE_S) as answer:
+            with _exchange(self.control, "GET", "/v1/events", None, EVENT_SILENCE_S, streams=True) as answer:
                 if answer.status != 200:
                     raise _refused("GET /v1/events", answer)
                 while line := answer.readline(EVENT_BYTES_MAX):
@@ -153,9 +155,6 @@ class GatewayClient:
 
     def _request(self, method: str, path: str, body: bytes | None = None, timeout_s: float = REQUEST_S) -> bytes:
         return request(self.control, method, path, body, timeout_s, f"the gateway at {self.control}")
-
-    def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
-        return _exchange(self.control, method, path, body, timeout_s)
 
 
 def request(control: str, method: str, path: str, body: bytes | None, timeout_s: float, whom: str) -> bytes:
@@ -172,10 +171,13 @@ def request(control: str, method: str, path: str, body: bytes | None, timeout_s:
         raise GatewayLost(f"{whom} does not answer: {error}") from error
 
 
-def _exchange(control: str, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
+def _exchange(
+    control: str, method: str, path: str, body: bytes | None, timeout_s: float, *, streams: bool = False
+) -> Exchange:
+    """Send a request. The whole answer must arrive within the timeout; if it `streams`, each part of it."""
     from tradewind.gateway.exchange import Exchange
 
-    return Exchange(_connect_unix(control, timeout_s), method, path, body)
+    return Exchange(_connect_unix(control, timeout_s), method, path, body, None if streams else timeout_s)
 
 
 def _connect_unix(control: str, timeout_s: float) -> socket.socket:
@@ -192,6 +194,16 @@ def _connect_unix(control: str, timeout_s: float) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _with_possible_numbers(document: Any) -> Any:
+    """Return a document of counts and times. Raises ValueError if one of them is negative, infinite or immense."""
+    if isinstance(document, (dict, list)):
+        for each in document.values() if isinstance(document, dict) else document:
+            _with_possible_numbers(each)
+    elif isinstance(document, (int, float)) and not 0 <= document <= NUMBER_MAX:
+        raise ValueError("it has a number that cannot be")
+    return document
 
 
 def _refused(request: str, answer: Exchange) -> GatewayError:

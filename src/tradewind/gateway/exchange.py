@@ -6,8 +6,10 @@ would work too, but it always loads `ssl` and `email`, which takes a tenth of th
 
 from __future__ import annotations
 
+import io
 import re
 import socket
+import time
 from types import TracebackType
 
 __all__ = ["BadAnswer", "Exchange"]
@@ -22,15 +24,42 @@ class BadAnswer(OSError):
     """The peer's answer is not HTTP, or is shorter than announced."""
 
 
+class _Within(io.RawIOBase):
+    """What a socket receives until a deadline, however little arrives at a time. Raises TimeoutError after it."""
+
+    def __init__(self, connection: socket.socket, within_s: float) -> None:
+        self._connection, self._ends_s = connection, time.monotonic() + within_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        left_s = self._ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
 class Exchange:
     """Sends one request and reads the head of its answer. Closing it closes the socket.
 
+    The whole answer must arrive `within_s`, if that is given; otherwise the socket's timeout is that of each read.
     Reading raises OSError, including its subclasses BadAnswer and TimeoutError.
     """
 
-    def __init__(self, connection: socket.socket, method: str, path: str, body: bytes | None = None) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        within_s: float | None = None,
+    ) -> None:
         self._connection = connection
-        self._reader = connection.makefile("rb")
+        self._reader: io.BufferedIOBase = (
+            connection.makefile("rb") if within_s is None else io.BufferedReader(_Within(connection, within_s))
+        )
         head = f"{method} {path} HTTP/1.0\r\nhost: gateway\r\n"
         if body is not None:
             head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"

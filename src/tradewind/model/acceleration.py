@@ -160,6 +160,8 @@ class AccelerationState(Document):
     """The state of its supervisor, as the reader found it; None after its end."""
     pools: tuple[PoolState, ...] = ()
     """Connections that proxies keep ready, for each hop that had flows."""
+    cost_error: str | None = None
+    """Why its cost is not known: what is in the ledger may be too little."""
 
     def at(self, now_unix_s: float) -> AccelerationState:
         """Return the state with the cost at this time: machines are charged until they end."""
@@ -172,9 +174,13 @@ class AccelerationState(Document):
         return self.ledger.lines(max(self.updated_unix_s, self.ledger.heartbeat_s))
 
     def document(self) -> dict[str, Any]:
-        """Return the document for `--json`: with the lines of the ledger in place of its counts."""
+        """Return the document for `--json`: with the lines of the ledger in place of its counts.
+
+        A cost that is not known is null.
+        """
         lines = [{**to_document(line), "usd": line.usd} for line in self.lines]
-        return {**to_document(replace(self, ledger=Ledger())), "ledger": lines}
+        unknown = {} if self.cost_error is None else {"machines_usd": None, "egress_usd": None}
+        return {**to_document(replace(self, ledger=Ledger())), "ledger": lines, **unknown}
 
     @property
     def usd(self) -> float:

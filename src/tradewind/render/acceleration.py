@@ -27,7 +27,10 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
     yield f"{state.id}  {state.phase}{reason}"
     yield from (f"  {line}" for line in _supervision(state))
     cost = f"{format_usd(state.machines_usd)} machines, {format_usd(state.egress_usd)} egress"
-    yield f"  {flows} over {proxies}, {format_usd(state.usd)}{ceiling} so far: {cost}"
+    cost = f"{format_usd(state.usd)}{ceiling} so far: {cost}"
+    if state.cost_error is not None:
+        cost = f"cost unknown: {state.cost_error}"
+    yield f"  {flows} over {proxies}, {cost}"
     yield from (f"  {line}" for flow in state.flows for line in _flow(flow))
     for proxy in state.proxies:
         error = f": {proxy.error}" if proxy.error else ""

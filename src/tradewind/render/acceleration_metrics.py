@@ -24,7 +24,7 @@ def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
 def _whole(states: Iterable[AccelerationState]) -> Iterator[str]:
     of = [({"acceleration": state.id}, state) for state in states]
     spent = [
-        ({**labels, "kind": kind}, usd)
+        ({**labels, "kind": kind}, usd if state.cost_error is None else None)
         for labels, state in of
         for kind, usd in (("machines", state.machines_usd), ("egress", state.egress_usd))
     ]
