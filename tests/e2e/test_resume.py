@@ -49,7 +49,7 @@ def test_a_copied_state_folder_uses_its_own_journal(command: Command, tmp_path: 
     database = open_database(elsewhere)
     ((spec,),) = database.rows("SELECT spec FROM jobs")
     assert "state_dir" not in json.loads(spec)
-    old = {**json.loads(spec), "state_dir": str(command.state / "jobs" / job_id)}
+    old = {**json.loads(spec), "digest": None, "state_dir": str(command.state / "jobs" / job_id)}
     database.write("UPDATE jobs SET spec = ?", (json.dumps(old),))
     before = contents(command.state)
 
@@ -382,5 +382,25 @@ def test_a_job_is_not_resumed_with_another_list_of_names(command: Command, tmp_p
     refused = command.run("jobs", "resume", str(job["id"])).expect(1)
     assert f"error: {kept} is unreadable: " in refused.stderr and "hint: start the transfer again" in refused.stderr
     kept.write_bytes(whole)
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)
+
+
+def test_a_job_whose_record_was_changed_deletes_nothing_at_another_place(command: Command, tmp_path: Path) -> None:
+    source, copy, other = tmp_path / "from", tmp_path / "to-1", tmp_path / "to-3"
+    write_tree(source, {f"{number:02}": MIB for number in range(40)})
+    write_tree(other, {"precious": 1000})
+    running = command.start("sync", source, copy, "--delete", "--max-delete", "10", "--limit-rate", "10MB/s")
+    running.wait_for_bytes(5 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    database = open_database(command.state)
+    ((spec,),) = database.rows("SELECT spec FROM jobs")
+    database.write("UPDATE jobs SET spec = ?", (spec.replace("/to-1", "/to-3"),))
+    refused = command.run("jobs", "resume", str(job["id"])).expect(1)
+    assert "is unreadable: it differs from its digest" in refused.stderr and "hint: " in refused.stderr
+    assert [path.name for path in other.iterdir()] == ["precious"]
+    database.write("UPDATE jobs SET spec = ?", (spec,))
     command.run("jobs", "resume", str(job["id"])).expect(0)
     assert tree_hashes(copy) == tree_hashes(source)

@@ -208,6 +208,8 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
         """spec = '{"source": {"url": "s3://s"}, "targets": [{"stor": {}}]}'""",
         "state = 'done', progress = NULL",
         """state = 'failed', progress = '{"objects_done": "3"}'""",
+        "spec = replace(spec, 's3://d', 's3://e')",
+        """request = replace(request, '"ceiling": null', '"ceiling": {"usd": 9}')""",
     ],
 )
 def test_a_damaged_job_is_reported_and_skipped(store: JobStore, change: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from tradewind.engine.sources import LIST_FILE
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable, StateError, UsageError
 from tradewind.model.clock import host_unix_s
+from tradewind.model.digest import sha256_hex
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.files import (
@@ -70,6 +71,8 @@ RECORDED_STATES = ("running", "done", "failed", "interrupted", "paused", "cancel
 #: States in the database; any other job is `open` there, and its locks and `status.json` give its state.
 ENDED = ("done", "failed", "cancelled")
 OPEN = "open"
+#: Key of the digest of a document, in the document itself.
+DIGEST = "digest"
 #: States of jobs that can be resumed.
 RESUMABLE = ("interrupted", "paused", "failed")
 UnreadableCallback = Callable[[JobUnreadable], None]
@@ -155,8 +158,8 @@ class JobStore:
                     request["verb"],
                     request["source"],
                     json.dumps(request["destinations"]),
-                    json.dumps(known),
-                    json.dumps(_relocatable(to_document(spec))),
+                    _with_digest(known),
+                    _with_digest(_relocatable(to_document(spec))),
                 ),
             )
             stored = None if topology is None else json.dumps(topology)
@@ -194,7 +197,7 @@ class JobStore:
                 "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3, ?4 FROM plans WHERE job = ?1",
                 (job_id, round(self.unix_s() * 1000), json.dumps(topology), plan),
             )
-            document = json.dumps(_relocatable(to_document(spec)))
+            document = _with_digest(_relocatable(to_document(spec)))
             connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))
 
     def set_lead(self, job_id: str, lead: Mapping[str, str] | None) -> None:
@@ -291,7 +294,7 @@ class JobStore:
                 raise ValueError(f"its state is {state!r}")
             ends = _parsed(destinations, list)
             checked(ends, "t" * len(ends))
-            parsed_spec = _parsed(spec, dict)
+            parsed_spec = _without_digest(spec)
             checked([store["url"] for store in _stores_of(parsed_spec)], "t" * (1 + len(parsed_spec["targets"])))
             if check is not None:
                 check(job_id)
@@ -302,7 +305,7 @@ class JobStore:
                 "verb": verb,
                 "source": source,
                 "destinations": ends,
-                **_parsed(request, dict),
+                **_without_digest(request),
                 "topology": None if row[11] is None else _parsed(row[11], dict),
                 "spec": _located(parsed_spec, self.path(job_id)),
             }
@@ -539,6 +542,27 @@ def _parsed(text: Any, kind: type) -> Any:
     document = parse_json(text)
     if not isinstance(document, kind):
         raise ValueError(f"not a JSON {kind.__name__}")
+    return document
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return sha256_hex(json.dumps(document, sort_keys=True).encode())[:16]
+
+
+def _with_digest(document: Mapping[str, Any]) -> str:
+    """Return a document of a job's record as JSON, with a digest of it."""
+    return json.dumps({**document, DIGEST: _digest(document)})
+
+
+def _without_digest(text: Any) -> dict[str, Any]:
+    """Return the document of `_with_digest`. Raises ValueError if it has changed.
+
+    A job that is resumed with other places would write, and delete, where its user never wanted it.
+    """
+    document: dict[str, Any] = _parsed(text, dict)
+    digest = document.pop(DIGEST, None)  # Older versions wrote none.
+    if digest is not None and digest != _digest(document):
+        raise ValueError("it differs from its digest")
     return document
 
 
