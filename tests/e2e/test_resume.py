@@ -362,3 +362,46 @@ def test_what_is_no_file_is_not_taken_for_a_copy_of_an_earlier_run(command: Comm
     replaced.unlink()
     command.run("jobs", "resume", str(job["id"])).expect(0)
     assert tree_hashes(copy) == tree_hashes(source)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
+def test_a_job_is_not_resumed_with_another_list_of_names(command: Command, tmp_path: Path, damage: str) -> None:
+    source, copy, names = tmp_path / "from", tmp_path / "to", tmp_path / "names"
+    write_tree(source, {f"{number:02}": MIB for number in range(40)})
+    names.write_text("".join(f"{number:02}\n" for number in range(40)))
+    running = command.start("cp", "--files-from", names, source, copy, "--limit-rate", "10MB/s")
+    running.wait_for_bytes(5 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    kept = command.state / "jobs" / str(job["id"]) / "names"
+    whole = kept.read_bytes()
+    if damage == "missing":
+        kept.unlink()
+    else:
+        kept.write_bytes(whole[: 3 * 30] if damage == "cut" else whole.replace(b"39\n", b"38\n"))
+    refused = command.run("jobs", "resume", str(job["id"])).expect(1)
+    assert f"error: {kept} is unreadable: " in refused.stderr and "hint: start the transfer again" in refused.stderr
+    kept.write_bytes(whole)
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)
+
+
+def test_a_job_whose_record_was_changed_deletes_nothing_at_another_place(command: Command, tmp_path: Path) -> None:
+    source, copy, other = tmp_path / "from", tmp_path / "to-1", tmp_path / "to-3"
+    write_tree(source, {f"{number:02}": MIB for number in range(40)})
+    write_tree(other, {"precious": 1000})
+    running = command.start("sync", source, copy, "--delete", "--max-delete", "10", "--limit-rate", "10MB/s")
+    running.wait_for_bytes(5 * MIB)
+    running.signal(signal.SIGINT)
+    running.finish().expect(130)
+    (job,) = command.jobs()
+    database = open_database(command.state)
+    ((spec,),) = database.rows("SELECT spec FROM jobs")
+    database.write("UPDATE jobs SET spec = ?", (spec.replace("/to-1", "/to-3"),))
+    refused = command.run("jobs", "resume", str(job["id"])).expect(1)
+    assert "is unreadable: it differs from its digest" in refused.stderr and "hint: " in refused.stderr
+    assert [path.name for path in other.iterdir()] == ["precious"]
+    database.write("UPDATE jobs SET spec = ?", (spec,))
+    command.run("jobs", "resume", str(job["id"])).expect(0)
+    assert tree_hashes(copy) == tree_hashes(source)

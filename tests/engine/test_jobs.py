@@ -210,6 +210,7 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
         """state = 'failed', progress = '{"objects_done": "3"}'""",
         """request = replace(request, '"ceiling": null', '"ceiling": {"usd": 7}')""",
         "spec = replace(spec, 's3://s', 's3://r')",
+        "spec = replace(spec, 's3://d', 's3://e')",
     ],
 )
 def test_a_damaged_job_is_reported_and_skipped(store: JobStore, change: str) -> None:

@@ -20,7 +20,7 @@ from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
 from tradewind.engine.runs import RunStarter, stopped_start
 from tradewind.engine.shown_places import shown, shown_sources
-from tradewind.engine.sources import keep_list, opened_list
+from tradewind.engine.sources import keep_list, list_path, opened_list, require_kept_list
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
 from tradewind.errors import (
@@ -122,12 +122,15 @@ class JobControl:
             lock = None
             try:
                 lock = self.store.hold(job_id)
+                kept_list = None
                 if names is not None and isinstance(spec.selection, ListSelection):
-                    spec = replace(spec, selection=replace(spec.selection, list_file=keep_list(names, folder)))
+                    kept_list = keep_list(names, folder)
+                    spec = replace(spec, selection=replace(spec.selection, list_file=list_path(folder)))
                 if not options.dry_run:
                     report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
                     spec = replace(spec, state_dir=folder, report_file=report)
                     request = _request_document(verb, sources, destinations, argv, settings, launch)
+                    request["list"] = kept_list
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                 overlay = launch.plan.overlay
@@ -240,6 +243,8 @@ class JobControl:
         ledger = without_unlaunched(self._known_ledger(record), ended_runs.unlaunched)
         ledger = ledger.ended(math.inf, open_fleets(journal, job_id))
         spec = replace(JobSpec.from_document(document["spec"]), resume=True)
+        if isinstance(spec.selection, ListSelection):
+            require_kept_list(self.store.path(job_id), document.get("list"))
         if deletion is not None and spec.delete is not None:
             spec = replace(spec, delete=deletion)
         spec = replace(spec, rate_limit_bytes_per_s=lowest_limit(spec.rate_limit_bytes_per_s, limit_bytes_per_s))

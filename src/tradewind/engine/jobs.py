@@ -76,6 +76,7 @@ RESUMABLE = ("interrupted", "paused", "failed")
 UnreadableCallback = Callable[[JobUnreadable], None]
 
 
+_KEPT_OF_REQUEST = ("argv", "settings", "provider", "ceiling", "deadline_s", "list")
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _COLUMNS = (
     "id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec,"
@@ -86,7 +87,7 @@ _COLUMNS = (
 @dataclass(frozen=True)
 class JobRecord:
     """The record of one job. `document` has the whole request: `argv`, `settings`, `provider`, `ceiling`,
-    `deadline_s`, `topology` and `spec`.
+    `deadline_s`, `list`, `topology` and `spec`.
     """
 
     id: str
@@ -137,13 +138,13 @@ class JobStore:
         plan: str | None = None,
         proposal: str | None = None,
     ) -> None:
-        """Record a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider`, `ceiling`
-        and `deadline_s`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it is
-        made of.
+        """Record a new job. `request` has `verb`, `source`, `destinations`, `argv`, `settings`, `provider`, `ceiling`,
+        `deadline_s` and `list`, without secrets; `plan` is the whole plan as JSON, `proposal` the id of the one that it
+        is made of.
 
         Raises UsageError if another job was made of the proposal, StateError.
         """
-        known = {name: request.get(name) for name in ("argv", "settings", "provider", "ceiling", "deadline_s")}
+        known = {name: request.get(name) for name in _KEPT_OF_REQUEST}
         now_unix_ms = round(self.unix_s() * 1000)
         with self.database.transaction() as connection:
             connection.execute(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from tradewind.errors import UsageError
+from tradewind.errors import JobUnreadable, UsageError
+from tradewind.model.files import open_regular
 from tradewind.model.job import Member, ObjectFilter, SeveralSelection
 from tradewind.model.url import Location
 
-__all__ = ["LIST_FILE", "STANDARD_INPUT", "keep_list", "opened_list"]
+__all__ = ["LIST_FILE", "STANDARD_INPUT", "keep_list", "list_path", "opened_list", "require_kept_list"]
 
 #: Maximum sources of one job (`MEMBERS_MAX` of the gateway).
 SOURCES_MAX = 10_000
@@ -128,19 +129,55 @@ def opened_list(path: str | None) -> Iterator[BinaryIO | None]:
         yield file
 
 
-def keep_list(names: BinaryIO, folder: str) -> str:
-    """Copy an open list to a job's folder, byte by byte, readable only by its owner. Return the copy's path.
+def list_path(folder: str) -> str:
+    """Return the path of the copy of a list in a job's folder."""
+    return os.path.join(folder, LIST_FILE)
+
+
+def keep_list(names: BinaryIO, folder: str) -> dict[str, Any]:
+    """Copy an open list to a job's folder, byte by byte, readable only by its owner. Return what `require_kept_list`
+    compares the copy with.
 
     Raises:
         UsageError: the list cannot be read.
         OSError: the copy cannot be written.
     """
-    path = os.path.join(folder, LIST_FILE)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    from hashlib import sha256
+
+    digest = sha256()
+    descriptor = os.open(list_path(folder), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as copy:
         while part := _read(names):
             copy.write(part)
-    return path
+            digest.update(part)
+        copy.flush()
+        os.fsync(descriptor)  # The job's record survives a power loss, so its list must, too.
+    return {"sha256": digest.hexdigest()}
+
+
+def require_kept_list(folder: str, kept: Mapping[str, Any] | None) -> None:
+    """Raise JobUnreadable if the copy of a list in a job's folder is not the one that `keep_list` wrote.
+
+    A job would end as done without the names that it lacks. `kept` is None for a job of an older version, whose list is
+    not checked.
+    """
+    from hashlib import sha256
+
+    if kept is None:
+        return
+    path, digest = list_path(folder), sha256()
+    try:
+        with open(open_regular(path), "rb") as copy:
+            while part := copy.read(_BUFFER_BYTES):
+                digest.update(part)
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from None
+    if digest.hexdigest() != kept.get("sha256"):
+        raise _damaged(path, "it is not the list with which the job began")
+
+
+def _damaged(path: str, why: str) -> JobUnreadable:
+    return JobUnreadable(f"{path} is unreadable: {why}", hint="start the transfer again with the same list")
 
 
 def _open(path: str) -> BinaryIO:
