@@ -349,7 +349,11 @@ def _require(row: JobRow | None) -> JobRow:
 
 def _row(row: Mapping[Any, Any]) -> JobRow:
     plain = {name: row[name] for name in _NAMES}
-    return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
+    try:
+        documents = {"request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))}
+    except ValueError:
+        documents = {"request": {}, "owned": ()}  # Damaged. The job fails alone, and lists show the others.
+    return JobRow(**{**plain, **documents})
 
 
 def _held(lease: JobLease | None) -> list[ColumnElement[bool]]:
