@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from testbed.loopback import Answer, LoopbackServer, Received
 from tradewind.engine.service_client import ServiceClient, SitePath
 from tradewind.errors import GatewayLost
 
@@ -41,3 +42,24 @@ def test_an_answer_that_breaks_off_counts_as_none(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(GatewayLost):
             client.place_of(SitePath("site", "name"))
         server.join()
+
+
+def test_the_token_for_a_service_on_this_host_passes_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_SERVICE_TOKEN", "token")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    received: list[Received] = []
+
+    def overhear(request: Received) -> Answer:
+        received.append(request)
+        return Answer(200, b"{}")
+
+    proxy = LoopbackServer(overhear)
+    service = LoopbackServer(lambda _: Answer(200, b'{"id": "j1"}'))
+    monkeypatch.setenv("http_proxy", proxy.url)
+    try:
+        assert ServiceClient(service.url).job("j1") == {"id": "j1"}
+    finally:
+        proxy.close()
+        service.close()
+    assert received == []

@@ -3,8 +3,10 @@
 import json
 import os
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,40 @@ def test_many_events_are_all_replayed(server: Server, admin: httpx.Client) -> No
     assert [kind for _, kind, _ in events].count("object_failed") == STREAM_EVENTS_AT_ONCE + 100
     running = next(number for number, _, data in events if data.get("state") == "running")
     assert read_events(admin, job_id, running) == events[2:]
+
+
+def test_the_events_of_a_resumed_job_are_replayed_in_their_order(server: Server, admin: httpx.Client) -> None:
+    (server.data / "twice").mkdir()
+    (server.data / "twice" / "one").write_bytes(b"1")
+    (server.data / "blocked" / "one").mkdir(parents=True)
+    job_id = submit(admin, "twice", server.data / "twice", server.data / "blocked", recursive=True).json()["id"]
+    until(admin, job_id, "failed")
+    (server.data / "blocked" / "one").rmdir()
+    assert admin.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+    until(admin, job_id, "done")
+    events = read_events(admin, job_id)
+    states = [data["state"] for _, kind, data in events if kind == "state"]
+    assert states == ["waiting", "running", "failed", "waiting", "running", "done"]
+    numbers = [tuple(map(int, number.split("."))) for number, _, _ in events]
+    assert numbers == sorted(numbers)
+    failed = next(number for number, _, data in events if data.get("state") == "failed")
+    later = read_events(admin, job_id, failed)
+    assert [data["state"] for _, kind, data in later if kind == "state"] == ["waiting", "running", "done"]
+
+
+def test_many_changes_of_a_job_are_read_in_parts(server: Server, admin: httpx.Client) -> None:
+    job_id = submit(admin, "changes", server.data / "source", server.data / "changes", recursive=True).json()["id"]
+    until(admin, job_id, "done")
+    before = read_events(admin, job_id)
+    more = 2 * STREAM_EVENTS_AT_ONCE
+    with closing(sqlite3.connect(server.state / "service.sqlite", timeout=30)) as database, database:
+        shift = "UPDATE job_events SET number = number + ? WHERE job = ? AND state = 'done'"
+        database.execute(shift, (more, job_id))
+        rows = ((job_id, 3 + number, 0, "paused") for number in range(more))
+        database.executemany("INSERT INTO job_events (job, number, at_unix_ms, state) VALUES (?, ?, ?, ?)", rows)
+    events = read_events(admin, job_id)
+    assert [data["state"] for _, kind, data in events if kind == "state"].count("paused") == more
+    assert events[-1][2] == before[-1][2] and len(events) == len(before) + more
 
 
 def read_events(client: httpx.Client, job_id: str, after: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:

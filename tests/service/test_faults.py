@@ -93,21 +93,43 @@ def test_scheduling_continues_after_a_fault(server: Server) -> None:
         until(admin, slow_id, "cancelled")
 
 
-def test_a_damaged_waiting_job_fails_alone(server: Server) -> None:
+@pytest.mark.parametrize("column", ["failures", "request", "owned"])
+def test_a_damaged_waiting_job_fails_alone(server: Server, column: str) -> None:
     with server.client() as admin:
         until_ok(server)
+        place, other = server.data / f"place-{column}", server.data / f"other-{column}"
         slow = submit(
-            admin, "slow-2", server.data / "large", server.data / "place", recursive=True, limit_bytes_per_s=500
-        )
-        until(admin, slow.json()["id"], "running")
-        behind = submit(admin, "behind", server.data / "source", server.data / "place", recursive=True).json()["id"]
-        change(server, "UPDATE jobs SET failures = 'x' WHERE id = ?", behind)
+            admin, f"slow-{column}", server.data / "large", place, recursive=True, limit_bytes_per_s=500
+        ).json()["id"]
+        until(admin, slow, "running")
+        behind = submit(admin, f"behind-{column}", server.data / "source", place, recursive=True).json()["id"]
+        change(server, f"UPDATE jobs SET {column} = '[' WHERE id = ?", behind)
+        # A server that starts reads all jobs, and no other one has read this one before.
+        server.kill()
+        server.start()
+    with server.client() as admin:
         failed = until(admin, behind, "failed")
         found = FAULT.findall(server.log)
         assert failed["error"] == f"internal error of the service (fault {found[-1][0]})"
-        other = submit(admin, "other-2", server.data / "source", server.data / "other-2", recursive=True).json()["id"]
-        until(admin, other, "done")
-        admin.post(f"/v1/jobs/{slow.json()['id']}/cancel")
+        assert admin.get("/v1/jobs").status_code == 200
+        after = submit(admin, f"after-{column}", server.data / "source", other, recursive=True).json()["id"]
+        until(admin, after, "done")
+        admin.post(f"/v1/jobs/{slow}/cancel")
+        until(admin, slow, "cancelled")
+
+
+def test_a_running_job_whose_request_is_damaged_fails_alone(server: Server) -> None:
+    with server.client() as admin:
+        slow = submit(admin, "torn", server.data / "large", server.data / "torn", recursive=True, limit_bytes_per_s=500)
+        slow_id = slow.json()["id"]
+        until(admin, slow_id, "running")
+        change(server, "UPDATE jobs SET request = '[' WHERE id = ?", slow_id)
+        server.kill()
+        server.start()
+    with server.client() as admin:
+        assert until(admin, slow_id, "failed")["error"].startswith("internal error of the service (fault ")
+        after = submit(admin, "after-torn", server.data / "source", server.data / "after-torn", recursive=True)
+        until(admin, after.json()["id"], "done")
 
 
 def test_a_delivery_with_a_fault_counts_as_failed(server: Server) -> None:

@@ -66,7 +66,7 @@ def test_a_planned_job_waits_for_its_links_and_others_run(database: ServiceDatab
     server.step()
     assert states() == ["running", "done"], "it starts again at once"
     assert json.loads(queue.get("default", first).granted or "")["links"] == [*RELAYED, DIRECT]
-    assert queue.events(first, 0)[-1][1]["state"] == "running"
+    assert queue.events(first, 0, 100)[-1][1]["state"] == "running"
 
 
 def test_only_a_ban_on_the_link_of_its_stores_holds_a_job_that_is_to_be_planned(

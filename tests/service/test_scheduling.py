@@ -142,6 +142,29 @@ def test_the_end_of_a_running_job_follows_its_progress(server: Server, admin: ht
     admin.post(f"/v1/jobs/{job_id}/cancel")
 
 
+def test_a_job_without_an_end_in_sight_holds_up_no_other(server: Server, admin: httpx.Client) -> None:
+    """No database keeps the time at which 2^62 bytes at one byte per second end."""
+    places = {"source": "guest://endless", "destination": str(server.data / "endless")}
+    body = {**places, "source_bytes": 1 << 62, "limit_bytes_per_s": 1}
+    endless = admin.post("/v1/jobs", json=body, headers={"Idempotency-Key": "endless"})
+    assert endless.status_code == 201, endless.text
+    until(admin, endless.json()["id"], "running")
+    slow = submit(admin, "beside", server.data / "source", server.data / "beside", **SLOW).json()["id"]
+
+    def known_end() -> int | None:
+        with closing(sqlite3.connect(server.state / "service.sqlite", timeout=30)) as database:
+            query = "SELECT latest_unix_ms FROM jobs WHERE id = ?"
+            found: int | None = database.execute(query, (slow,)).fetchone()[0]
+            return found
+
+    eventually(known_end)
+    assert admin.get(f"/v1/jobs/{endless.json()['id']}").json()["eta"] is None
+    assert admin.get("/healthz").json()["faults"] == []
+    for job_id in (slow, endless.json()["id"]):
+        admin.delete(f"/v1/jobs/{job_id}")
+        until(admin, job_id, "cancelled")
+
+
 def test_a_ban_drains_stops_or_refuses(server: Server, admin: httpx.Client) -> None:
     running = begin(admin, server, "drained", limit_bytes_per_s=300_000)
     until(admin, running, "running")

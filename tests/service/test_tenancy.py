@@ -17,6 +17,7 @@ from tests.service.local import new_database
 from tests.service.server import Server, get, submit, until, until_waiting_for_another
 from tradewind.service.auth import SCOPES_OF_ROLE
 from tradewind.service.jobs import STATES
+from tradewind.service.limits import TOKENS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 
@@ -88,6 +89,24 @@ def test_a_token_is_rotated_with_an_overlap_or_at_once(server: Server) -> None:
         assert not works(server, overlapping["token"])
         assert works(server, last["token"])
         assert boss.post(f"/v1/tokens/{overlapping['id']}/rotate", json={}).status_code == 404
+
+
+def test_rotation_makes_no_more_tokens_than_a_tenant_may_have(server: Server) -> None:
+    """With an overlap, each rotation leaves one more that is valid."""
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "full"})
+    with server.client(made_token(server, "full", "tenant_admin")["token"]) as boss:
+        one = boss.post("/v1/tokens", json={"role": "viewer"}).json()
+        with closing(sqlite3.connect(server.state / "service.sqlite", timeout=30)) as database, database:
+            names = "tenant, name, role, scopes, created_unix_ms, expires_unix_ms"
+            copies = f"SELECT printf('c%d', value), printf('c%d', value), {names} FROM tokens, counted WHERE id = ?"
+            many = "WITH RECURSIVE counted(value) AS (SELECT 3 UNION ALL SELECT value + 1 FROM counted WHERE value < ?)"
+            statement = f"{many} INSERT INTO tokens (id, digest, {names}) {copies}"
+            database.execute(statement, (TOKENS_PER_TENANT_MAX, one["id"]))
+        rotation = f"/v1/tokens/{one['id']}/rotate"
+        assert boss.post("/v1/tokens", json={"role": "viewer"}).status_code == 409
+        assert boss.post(rotation, json={"overlap_s": 60}).status_code == 409
+        assert boss.post(rotation, json={}).status_code == 201, "the old one ends at once"
 
 
 def test_the_admin_token_is_replaced_while_the_server_runs(server: Server) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from testbed.loopback import Answer, LoopbackServer, Received
 from tests.service.local import new_database, scheduler
+from tests.service.server import eventually
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Request
 from tradewind.market.invoice import month_of
 from tradewind.service import scheduling
 from tradewind.service.auth import Sender, new_token, sender_of, token_digest
+from tradewind.service.courier import Courier
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.down_stores import AskedStore, note_down
 from tradewind.service.faults import Faults
@@ -27,6 +30,8 @@ from tradewind.service.quotes import QuoteMaker
 from tradewind.service.schedule_runner import ScheduleRunner
 from tradewind.service.scheduling_rows import costs_today
 from tradewind.service.scheduling_tables import bans, down_stores, schedules
+from tradewind.service.sealing import Sealer
+from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import audit, deliveries, job_events, jobs, tokens
 from tradewind.service.tables import webhooks as webhook_table
 
@@ -160,7 +165,7 @@ months_off = pytest.mark.parametrize("ahead_s", [MONTH_S, -MONTH_S], ids=["ahead
 
 
 def test_no_code_of_the_service_reads_a_servers_wall_clock() -> None:
-    """Except the time in the signature of a delivery, and the start value that the first reading replaces."""
+    """Except the start value that the first reading replaces."""
     folder = Path(scheduling.__file__).parent
     uses = {
         (path.name, line.strip())
@@ -168,10 +173,7 @@ def test_no_code_of_the_service_reads_a_servers_wall_clock() -> None:
         for line in path.read_text().splitlines()
         if re.search(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(|host_unix_s\(", line)
     }
-    assert uses == {
-        ("courier.py", '"Tradewind-Signature": signature(secret, int(time.time()), body),'),
-        ("clock.py", "self._ahead_s = host_unix_s() - elapsed_s()"),
-    }
+    assert uses == {("clock.py", "self._ahead_s = host_unix_s() - elapsed_s()")}
 
 
 @months_off
@@ -271,3 +273,34 @@ def test_todays_costs_are_of_the_day_of_the_clock_of_the_database(
     assert JobQueue(database).move(job_id, ("running",), "done", receipt=json.dumps(receipt))
     with database.read() as connection:
         assert [cost.usd for cost in costs_today(connection, now_s)] == [0.7]
+
+
+@both_ways
+def test_the_signature_of_an_event_has_the_time_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], tmp_path: Path, ahead_s: int
+) -> None:
+    """Its receiver refuses an old one."""
+    received: list[Received] = []
+
+    def answer(request: Received) -> Answer:
+        received.append(request)
+        return Answer(200)
+
+    receiver, sealer, now_s = LoopbackServer(answer), Sealer.of(ServiceSettings(state=tmp_path)), time.time()
+    own = {"tenant": "default", "created_unix_ms": 0}
+    with database.write() as connection:
+        sealed = sealer.seal("secret", "default", "webhook w")
+        webhook = {"id": "w", "url": receiver.url, "states": "[]", "sealed": sealed, "dropped": 0}
+        connection.execute(insert(webhook_table).values(**own, **webhook))
+        event = {"id": "d", "webhook": "w", "body": "{}", "state": "pending", "attempts": 0, "next_unix_ms": 0}
+        connection.execute(insert(deliveries).values(**own, **event))
+    step_clock(ahead_s)
+    courier = Courier(database, sealer, ["127.0.0.0/8"], Faults())
+    courier.start()
+    try:
+        eventually(lambda: received)
+    finally:
+        courier.close()
+        receiver.close()
+    at_s = int(received[0].headers["Tradewind-Signature"].split(",")[0].removeprefix("t="))
+    assert abs(at_s - now_s) < HOUR_S / 2

@@ -31,14 +31,18 @@ def service_address(url: str, why_encrypted: str) -> str:
 
 
 def direct_opener() -> OpenerDirector:
-    """Return an opener that refuses redirects, which lead to an address that was not checked, as an HTTPError."""
-    from urllib.request import HTTPRedirectHandler, build_opener
+    """Return an opener that refuses redirects, which lead to an address that was not checked, as an HTTPError.
+
+    Plain HTTP is only to this host, so it uses no proxy, which would read the token.
+    """
+    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener, getproxies
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
             """Return no request: the redirect becomes an HTTPError."""
 
-    return build_opener(NoRedirect)
+    proxies = {kind: address for kind, address in getproxies().items() if kind == "https"}
+    return build_opener(NoRedirect, ProxyHandler(proxies))
 
 
 def _is_loopback(host: str) -> bool:

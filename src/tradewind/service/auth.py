@@ -32,6 +32,7 @@ __all__ = [
     "Sender",
     "ensure_admin",
     "is_still_allowed",
+    "known_sender",
     "known_tokens",
     "needs",
     "new_token",
@@ -253,7 +254,8 @@ def _found(request: Request) -> Sender | None:
     return found
 
 
-def _sender(request: Request) -> Sender:
+def known_sender(request: Request) -> Sender:
+    """Return the sender of a request by its token. A refused one counts for its address. Raises ApiProblem."""
     service = request.app.state.service
     address = request.client.host if request.client else ""
     try:
@@ -269,6 +271,11 @@ def _sender(request: Request) -> Sender:
             hint="send Authorization: Bearer TOKEN",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    return found
+
+
+def _sender(request: Request) -> Sender:
+    service, found = request.app.state.service, known_sender(request)
     request.state.sender = found
     service.rates.require(found.token)
     service.tenant_rates.require(found.tenant)

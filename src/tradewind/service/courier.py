@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Row, delete, select, update
 
 from tradewind.errors import StateError
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.faults import Faults
 from tradewind.service.limits import (
     DELIVERIES_AT_ONCE,
@@ -140,6 +140,7 @@ class Courier:
         """Send a delivery; return why it failed, or None. Raises StateError."""
         with self._database.read() as connection:
             webhook = connection.execute(select(webhooks).where(webhooks.c.id == row.webhook)).first()
+            now_s = database_unix_ms(connection) // 1000
         if webhook is None:
             return "the webhook was removed"
         secret = self._sealer.open(webhook.sealed, row.tenant, f"webhook {row.webhook}")
@@ -148,7 +149,7 @@ class Courier:
             "Content-Type": "application/json",
             "User-Agent": "tradewind",
             "Tradewind-Delivery": row.id,
-            "Tradewind-Signature": signature(secret, int(time.time()), body),
+            "Tradewind-Signature": signature(secret, now_s, body),
         }
         try:
             post(webhook.url, body, headers, self._networks)

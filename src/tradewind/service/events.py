@@ -76,11 +76,15 @@ class _Reader:
         self.has_ended = False
 
     def read(self) -> list[str]:
-        """Return the new events as text: changes of state, the run's events, and last a state that ends the job."""
+        """Return the next events as text: changes of state, the run's events, and last a state that ends the job."""
         state, newest, engine_job = self._queue.latest([self._job_id]).get(self._job_id, (None, 0, None))
-        changes = self._queue.events(self._job_id, self._cursor.state) if newest > self._cursor.state else []
-        last = [change for change in changes if change[1]["state"] in ENDED]
-        texts = [self._state(number, document) for number, document in changes if document["state"] not in ENDED]
+        after = self._cursor.state
+        changes = self._queue.events(self._job_id, after, STREAM_EVENTS_AT_ONCE) if newest > after else []
+        if changes and changes[-1][0] < newest:  # More of them come before the run's events.
+            return [self._state(number, document) for number, document in changes]
+        # A job that was resumed has ended before: only the latest end comes after the run's events.
+        count = len(changes) - bool(changes and changes[-1][1]["state"] in ENDED)
+        texts, last = [self._state(number, document) for number, document in changes[:count]], changes[count:]
         is_over, is_all = state is None or state in ENDED, True
         if engine_job is not None:
             of_runs, is_all = self._run_events(engine_job, is_over=is_over)

@@ -304,12 +304,13 @@ class JobQueue:
         query = select(*_COLUMNS).where(jobs.c.id.in_(job_ids)).order_by(jobs.c.id)
         return [_row(row) for row in connection.execute(query).mappings()]
 
-    def events(self, job_id: str, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the changes of a job's state after a number, each with its number."""
+    def events(self, job_id: str, after: int, most: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the next changes of a job's state after a number, each with its number."""
         query = (
             select(job_events)
             .where(job_events.c.job == job_id, job_events.c.number > after)
             .order_by(job_events.c.number)
+            .limit(most)
         )
         with self._database.read() as connection:
             return [
@@ -348,7 +349,11 @@ def _require(row: JobRow | None) -> JobRow:
 
 def _row(row: Mapping[Any, Any]) -> JobRow:
     plain = {name: row[name] for name in _NAMES}
-    return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
+    try:
+        documents = {"request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))}
+    except ValueError:
+        documents = {"request": {}, "owned": ()}  # Damaged. The job fails alone, and lists show the others.
+    return JobRow(**{**plain, **documents})
 
 
 def _held(lease: JobLease | None) -> list[ColumnElement[bool]]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 #: Maximum bytes of a request body; a larger one is answered 413.
 BODY_BYTES_MAX = 1 << 20
+#: Maximum bytes of a body that are read without a valid token. Bytes of all larger bodies that a server has at a time,
+#: and of those of one tenant; a further one is answered 503.
+BODY_BYTES_UNKNOWN_MAX = 16 << 10
+BODIES_BYTES_MAX, BODIES_BYTES_PER_TENANT_MAX = 64 << 20, 16 << 20
 #: Connections of one server, at most half of the files that it may open; and of one address without `--behind-proxy`. A
 #: further one is closed at once.
 CONNECTIONS_MAX = 2_048

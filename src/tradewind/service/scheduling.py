@@ -507,7 +507,7 @@ class ServiceScheduler:
             seen, why, eta = self._seen[name], self._scheduler.why(name), self._scheduler.eta(name)
             if why is not None and why.sentence != seen.sentence:
                 reasons[name] = why.sentence
-            end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
+            end = None if eta is None else eta.unix_ms
             if _has_moved(seen.ends, end, now_ms):
                 ends[name] = end
 

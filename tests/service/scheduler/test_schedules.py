@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 
 import pytest
 
@@ -13,6 +14,10 @@ DAY_S = 86_400.0
 
 def daily(**changes: object) -> JobSchedule:
     return JobSchedule(**({"id": "backup", "cron": "0 2 * * *"} | changes))  # type: ignore[arg-type]
+
+
+def utc(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
 
 
 def submitted(table: Timetable, days: int) -> list[float]:
@@ -94,6 +99,35 @@ def test_the_latest_time_that_has_passed_counts(cron: str) -> None:
         passed = [one for one in schedule.times_after(0) if one <= now_s]
         found = Timetable(schedule, 0).due(now_s)
         assert found[-1:] == [Occurrence(one) for one in passed[-1:]]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour"),
+    [
+        ("Europe/Zurich", "2026-10-25T00:00"),
+        ("America/New_York", "2026-11-01T05:00"),
+        ("Australia/Lord_Howe", "2026-04-04T14:30"),
+        ("Europe/Zurich", "2026-03-29T00:00"),
+    ],
+)
+@pytest.mark.parametrize("cron", ["30 2 * * *", "45 1 * * *", "30 1-3 * * *", "*/20 * * * *"])
+def test_the_next_time_is_in_the_future_during_a_clock_change(zone: str, hour: str, cron: str) -> None:
+    schedule, begin_s = daily(cron=cron, time_zone=zone), utc(hour)
+    for minute in range(0, 180, 5):
+        now_s = begin_s + minute * 60
+        times = list(islice(schedule.times_after(now_s), 5))
+        assert times == sorted(times) and times[0] > now_s
+
+
+@pytest.mark.parametrize("until", ["2026-10-25T01:29", "2026-10-25T02:00", "2026-10-25T08:00", "2026-11-25T00:00"])
+def test_a_time_that_passed_during_a_clock_change_counts_once(until: str) -> None:
+    """The service was down then, or its scheduler had much to do."""
+    table = Timetable(daily(cron="30 2 * * *", time_zone="Europe/Zurich"), utc("2026-10-24T12:00"))
+    found = [one for one in table.due(utc(until)) if one.skipped is None]
+    at = "2026-11-24T01:30" if until.startswith("2026-11") else "2026-10-25T00:30"
+    assert found == [Occurrence(utc(at))]
+    following = table.next_s()
+    assert following is not None and following > utc(until)
 
 
 def test_clock_changes() -> None:

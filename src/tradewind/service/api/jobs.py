@@ -96,7 +96,8 @@ class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
     `eta` is null for a job that has ended, or whose end depends on people, such as a host that has not joined, or on a
-    store that is down. `routes` is the number of routes between machines in its plan; null on the server's own machine.
+    store that is down, or may be after the year 9999. `routes` is the number of routes between machines in its plan;
+    null on the server's own machine.
     `compression` and `deduplication` are null if they are off; `deadline` is null until a run has ended, and without
     one. A job that ended after its deadline is `done`, and `error` says how late it was. `quote_usd_micros` is the most
     that the job is charged; null without a quote.
@@ -299,12 +300,10 @@ def _answers(request: Request, row: JobRow) -> dict[str, Any]:
         return {"eta": end if is_known else None}
     sentence, eta = answer
     waits = {"waiting": sentence} if row.state == "waiting" and sentence is not None else {}
-    if eta is None:
+    times = None if eta is None else eta.unix_ms
+    if times is None:
         return {**waits, "eta": None}
-    return {
-        **waits,
-        "eta": {"earliest_unix_ms": round(eta.earliest_s * 1000), "latest_unix_ms": round(eta.latest_s * 1000)},
-    }
+    return {**waits, "eta": {"earliest_unix_ms": times[0], "latest_unix_ms": times[1]}}
 
 
 def _view(row: JobRow) -> dict[str, Any]:

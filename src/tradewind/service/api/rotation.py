@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, select, update
 
-from tradewind.service.api.tenants import NewToken, has_rights_of, valid_token
+from tradewind.service.api.tenants import NewToken, has_rights_of, require_few_tokens, valid_token
 from tradewind.service.auth import ADMIN_ID, Sender, needs, new_token, require_not_revoked, token_digest
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import ROTATION_S_MAX
@@ -55,6 +55,8 @@ def rotate(
         old = valid_token(connection, sender, token_id)
         if old["expires_unix_ms"] <= now:
             raise ApiProblem(409, "the token has expired", hint="make a new one")
+        if body.overlap_s:  # Else the new one takes the place of the old one.
+            require_few_tokens(connection, sender.tenant, now)
         lifetime_ms = old["expires_unix_ms"] - old["created_unix_ms"]
         made = {**old, "id": secrets.token_hex(8), "created_unix_ms": now, "expires_unix_ms": now + lifetime_ms}
         connection.execute(insert(tokens).values(**made, digest=token_digest(secret)))

@@ -36,7 +36,7 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.shared_places import warn_of_shared_places
 from tradewind.service.tables import audit, tenants, tokens
 
-__all__ = ["NewToken", "has_rights_of", "router", "valid_token"]
+__all__ = ["NewToken", "has_rights_of", "require_few_tokens", "router", "valid_token"]
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS, TOKENS, AUDIT = needs("tenants"), needs("tokens"), needs("audit:read")
@@ -209,13 +209,9 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
             "expires_unix_ms": now + body.expires_s * 1000,
             "revoked_unix_ms": None,
         }
-        valid = select(func.count()).where(
-            tokens.c.tenant == tenant, tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now
-        )
         if connection.execute(select(tenants.c.name).where(tenants.c.name == tenant)).first() is None:
             raise ApiProblem(404, "no such tenant")
-        if connection.execute(valid).scalar_one() >= TOKENS_PER_TENANT_MAX:
-            raise ApiProblem(409, f"the tenant has {TOKENS_PER_TENANT_MAX:,} valid tokens", hint="revoke one")
+        require_few_tokens(connection, tenant, now)
         connection.execute(insert(tokens).values(**made, digest=token_digest(secret)))
         detail = {"role": body.role, "tenant": tenant}
         record_change(connection, sender.tenant, sender.token, "token.make", str(made["id"]), detail)
@@ -257,6 +253,15 @@ def revoke_token(
             update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=database_clock_ms(connection))
         )
         record_change(connection, sender.tenant, sender.token, "token.revoke", token_id)
+
+
+def require_few_tokens(connection: Connection, tenant: str, now_ms: int) -> None:
+    """Raise ApiProblem 409 if a tenant may have no further valid token."""
+    valid = select(func.count()).where(
+        tokens.c.tenant == tenant, tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now_ms
+    )
+    if connection.execute(valid).scalar_one() >= TOKENS_PER_TENANT_MAX:
+        raise ApiProblem(409, f"the tenant has {TOKENS_PER_TENANT_MAX:,} valid tokens", hint="revoke one")
 
 
 def valid_token(connection: Connection, sender: Sender, token_id: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from tradewind.model.records import dataclass
 
 __all__ = ["COVERAGE", "Calibration", "Eta"]
 
+#: The end of the year 9999.
+LATEST_UNIX_S_MAX = 253_402_300_799
 COVERAGE = 0.9
 """Share of jobs whose end lies in the interval."""
 AIM = 0.93
@@ -32,6 +34,16 @@ class Eta:
 
     earliest_s: float
     latest_s: float
+
+    @property
+    def unix_ms(self) -> tuple[int, int] | None:
+        """The two times as Unix times [ms]; None if the job may last until after the year 9999.
+
+        A job of many bytes at a low rate may: no calendar has such a time, and no database keeps it.
+        """
+        if self.latest_s > LATEST_UNIX_S_MAX:
+            return None
+        return round(self.earliest_s * 1000), round(self.latest_s * 1000)
 
 
 class Calibration:

@@ -62,10 +62,12 @@ class JobSchedule:
             times = CronSim(self.cron, datetime.fromtimestamp(now_s, _zone(self.time_zone)))
         except CronSimError as error:
             raise UsageError(f"{self.cron!r}: {str(error).lower()}", hint=None) from error
-        for time in times:
-            if self.end_s is not None and time.timestamp() > self.end_s:
+        for at_s in (time.timestamp() for time in times):
+            if self.end_s is not None and at_s > self.end_s:
                 return
-            yield time.timestamp()
+            # Within an hour that a clock change repeats, CronSim begins with times of the first of the two.
+            if at_s > now_s:
+                yield at_s
 
 
 def _zone(name: str) -> tzinfo:
