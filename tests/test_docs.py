@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from testbed.sky import unavailable
-from tradewind.cli import VERBS
+from tradewind.cli import EXIT_CODES, VERBS
 from tradewind.cli.arguments import build_parser
 from tradewind.cli.main import _leading_flags
 from tradewind.errors import TradewindError
+from tradewind.state.schema import VERSION
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -215,6 +216,22 @@ def test_the_symptoms_are_messages_of_the_code() -> None:
     ]
     assert len(pieces) > 50
     assert not [piece for piece in pieces if piece not in code]
+
+
+def test_the_table_of_exit_codes_is_that_of_the_help() -> None:
+    text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
+    described = dict(re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.M))
+    listed = dict(re.findall(r"^  (\d+) +(.+)$", EXIT_CODES, re.M))
+    assert {*described, "0"} == set(listed)
+    for code in ("9", "10"):
+        assert described[code].startswith("done and proven, but") and listed[code].startswith("done and proven, but")
+
+
+def test_the_pages_name_the_format_of_the_database() -> None:
+    state = (ROOT / "docs" / "reference" / "state.md").read_text(encoding="utf-8")
+    recovery = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert re.findall(r"format (\d+) \(`PRAGMA user_version`\)", state) == [str(VERSION)]
+    assert re.findall(r"user_version=(\d+)", recovery) == [str(VERSION)]
 
 
 def test_the_commands_and_options_of_the_translation_tables_exist() -> None:

@@ -75,7 +75,7 @@ def test_deduplication_is_on_or_off(text: str, expected: bool) -> None:
     assert options("--dedup", "on", "--dedup-window", "1GiB").dedup_window_bytes == 1 << 30
     with pytest.raises(UsageError, match="must be 1 MiB to 64 GiB"):
         resolve("a", ("b",), Options(dedup_window_bytes=1), local_launch().plan, exists=nothing_exists)
-    with pytest.raises(UsageError, match="one of on, off"):
+    with pytest.raises(UsageError, match="must be on or off, not 'maybe'"):
         options("--dedup", "maybe")
 
 
@@ -281,6 +281,16 @@ def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pyte
 def test_options_of_other_tools_get_a_hint(verb: str, words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse(verb, import_module(f"tradewind.cli.{verb}"), words)
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+@pytest.mark.parametrize("verb", ["cp", "fleet", "doctor", "rm"])
+def test_descriptions_fit_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, verb: str, columns: int) -> None:
+    monkeypatch.setattr("tradewind.cli.arguments._terminal_columns", lambda: columns)
+    shown = build_parser(verb, import_module(f"tradewind.cli.{verb}")).format_help()
+    prose = shown.partition("\npositional")[0].partition("\n\n")[2]
+    assert len(prose) > 200 and max(map(len, prose.splitlines())) < columns
+    assert not [line for line in shown.splitlines() if line.endswith("-")], "no name is broken at a hyphen"
 
 
 def test_h_means_human_readable_sizes_in_listings() -> None:

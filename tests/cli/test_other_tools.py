@@ -22,7 +22,7 @@ def options_of(verb: str) -> set[str]:
 
 
 def test_each_hint_names_an_option_or_a_command_that_exists() -> None:
-    known = set().union(*(options_of(verb) for verb in ("cp", "sync", "rm", "ls", "presign")))
+    known = set().union(*(options_of(verb) for verb in ("cp", "sync", "rm", "ls", "presign", "check")))
     assert all(option_hint(option, known) for option in OPTIONS)
     assert not set(NEEDLESS) & set(OPTIONS)
     assert not (set(NEEDLESS) | set(OPTIONS)) & options_of("cp")
@@ -108,6 +108,32 @@ def test_each_option_of_the_guide_is_ours_or_has_a_hint() -> None:
             "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path",
         ),
         ("mv minio:bucket/a a", "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path"),
+        ("cp a s3://b/a --rate-limit 1MB/s", "write --limit-rate RATE\n"),
+        ("cp a s3://b/a --bwlimit 1M", "write --limit-rate RATE\n"),
+        (
+            "cp a s3://b/a --aws-profile lab",
+            "a profile of the cloud's own configuration is --src-profile NAME or --dst-",
+        ),
+        ("cp a s3://b/a --access-key AKIA", "credentials are never arguments"),
+        ("cp -R a s3://b/a", "write -r\n"),
+        ("sync a s3://b/a --delete-before", "write --delete\n"),
+        ("sync -d a s3://b/a", "write --delete\n"),
+        ("sync a s3://b/a --retries 5", "leave it out: failed requests are repeated"),
+        ("sync -avz a s3://b/a", "leave it out: sync copies a whole tree; --preserve mode,owner,time keeps"),
+        ("cp -avz a s3://b/a", "-r copies a tree; --preserve mode,owner,time keeps"),
+        ("cp -recursive a s3://b/a", "write --recursive\n"),
+        ("cp -exclude x a s3://b/a", "did you mean --exclude?"),
+        ("cp a s3://b/a --timeout 5", "leave it out: failed requests are repeated"),
+        ("cp a s3://b/a --no-verify-ssl", "name the CA of the server with a --ca-bundle option"),
+        ("cp a s3://b/a --version", "write `tradewind --version`"),
+        ("ls s3://b --output json", "write --json\n"),
+        ("ls s3://b --all-versions", "leave it out: only the latest version of an object is read"),
+        ("ls s3://b -e", "write --json: it has the ETag and the whole key"),
+        ("du -H s3://b", "write --human\n"),
+        ("check a b --download", "write --read\n"),
+        ("cp a s3://b/a --regoin eu-west-1", "did you mean --src-region or --dst-region?"),
+        ("cp a s3://b/a --exlude x", "did you mean --exclude?"),
+        ("cp a s3://b/a --frobnicate", "`tradewind cp --help` shows the usage"),
         ("cp - minio:bucket/a", "write s3://bucket/a with a profile and an endpoint, or ./minio:bucket/a for a path"),
         ("stat s3://b", "name one object in it; cp, mv and rm take everything in it with -r"),
     ],

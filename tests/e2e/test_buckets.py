@@ -91,6 +91,7 @@ def test_a_bucket_that_exists_is_not_made(place: Callable[[str], Place], command
         (["ls", "gs://"], "lists buckets by project"),
         (["mb", "s3://bucket/key"], "not a bucket"),
         (["rb", "-y", "/tmp/folder"], "not a bucket"),
+        (["rb", "/tmp/folder"], "not a bucket"),
     ],
 )
 def test_what_an_account_does_not_take_is_refused(

@@ -86,6 +86,28 @@ def test_a_fleet_of_another_state_folder_is_ended_by_its_tags(stage: Stage) -> N
     assert stage.listed() == {"orphan": "gone", "foreign": "elsewhere"}
 
 
+def test_a_damaged_record_is_forgotten_once_all_its_places_have_nothing_of_the_fleet(stage: Stage) -> None:
+    journal = FleetJournal(stage.command.state)
+    journal.open("fleet-orphan", "a test", stage.provider.document(), {"orphan": "site:here"})
+    journal.give_back("fleet-orphan")
+    journal.database.write("UPDATE fleets SET provider = 'x'")
+    words = ("fleet", "down", "fleet-orphan", "--forget")
+    there = stage.command.run(*words).expect(1)
+    assert there.stderr.startswith("error: fleet fleet-orphan is not gone: here: machine here/")
+    assert stage.command.run("fleet", "sweep").stdout.startswith("here: ended orphan of fleet-orphan\n")
+    stage.configure({"name": "no-such-host.invalid", "region": "site:far"}, stage.host)
+    unknown = stage.command.run(*words).expect(1)
+    assert "error: no-such-host.invalid does not report what is left: " in unknown.stderr
+    stage.configure({**stage.host, "region": "site:other"})
+    elsewhere = stage.command.run(*words).expect(2)
+    assert "had machines in site:here, which the configuration does not have" in elsewhere.stderr
+    assert journal.is_open("fleet-orphan")
+    stage.configure(stage.host)
+    done = stage.command.run(*words).expect(0)
+    assert done.stdout == "fleet-orphan: forgotten; nothing of it is left in this host, here\n"
+    assert stage.command.run("fleet", "list").expect(0).stdout == ""
+
+
 def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage) -> None:
     assert stage.listed() == {"mine": "in use", "orphan": "gone", "foreign": "elsewhere"}
     swept = stage.command.run("fleet", "sweep").expect(0)

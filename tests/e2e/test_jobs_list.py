@@ -86,9 +86,26 @@ def test_jobs_prune_needs_an_age(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hint: for example --older 30d" in capsys.readouterr().err
 
 
-def test_options_of_the_list_are_refused_elsewhere(command: Command) -> None:
-    refused = command.run("jobs", "show", "20250131-120000-k3f9t", "--last", "1").expect(2).stderr
-    assert "jobs show takes no --last" in refused and "hint: --last belongs to `jobs list`" in refused
+@pytest.mark.parametrize(
+    ("words", "option", "owners"),
+    [
+        (["show", "20250131-120000-k3f9t", "--last", "1"], "--last", "`jobs list`"),
+        (["list", "--cost"], "--cost", "`jobs show`"),
+        (["cancel", "20250131-120000-k3f9t", "--max-delete", "1"], "--max-delete", "`jobs resume` and `jobs attach`"),
+        (["pause", "20250131-120000-k3f9t", "--keep-logs"], "--keep-logs", "`jobs resume` and `jobs attach`"),
+    ],
+)
+def test_options_of_one_action_are_refused_elsewhere(
+    capsys: pytest.CaptureFixture[str], words: list[str], option: str, owners: str
+) -> None:
+    assert main(["jobs", *words]) == 2
+    refused = capsys.readouterr().err
+    assert f"jobs {words[0]} takes no {option}\n" in refused and f"hint: {option} belongs to {owners}\n" in refused
+
+
+def test_a_configured_limit_of_deletions_does_not_disturb_a_list(command: Command) -> None:
+    command.configure("max_delete = 5")
+    command.run("jobs", "list").expect(0)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -51,7 +51,9 @@ def test_check_of_a_file_explains_that_it_compares_directories(command: Command,
 
 
 def test_cat_of_a_directory_reports_a_directory(command: Command, tree: Path) -> None:
-    assert "is a directory, not an object" in command.run("cat", tree / "d").expect(3).stderr
+    said = command.run("cat", tree / "d").expect(3).stderr
+    assert f"error: {tree}/d is a directory, not an object\n" in said
+    assert f"hint: to print the objects in it: tradewind cat '{tree}/d/*'\n" in said
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,44 @@ def test_a_file_is_named_by_its_path(command: Command, words: list[str], code: i
     done = command.run(*words).expect(code)
     assert f"error: {said.format(here=command.home)}\n" in done.stderr
     assert "file:" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["cp", "-r", "tree", "new", "--dry-run"], "copy\t{here}/tree/a\t{here}/new/a\t10 B\n"),
+        (["sync", "tree", "old", "--delete", "-y", "--dry-run"], "delete\t{here}/old/extra\n"),
+        (["rm", "-r", "tree", "--dry-run"], "would delete {here}/tree/a\n"),
+        (["rm", "tree/a"], "deleted {here}/tree/a\n"),
+        (["du", "tree"], "10\t1\t{here}/tree/\n"),
+        (["du", "--depth", "1", "."], "\t1\t{here}/tree/\n"),
+        (["stat", "tree/a"], "url                  {here}/tree/a\n"),
+        (["doctor", "tree"], "     {here}/tree\n"),
+        (["sync", "tree", "new", "--explain", "a"], "would be copied: {here}/new/a: nothing exists there\n"),
+    ],
+)
+def test_a_file_is_listed_by_its_path(command: Command, words: list[str], shown: str) -> None:
+    """As `aws s3`, rclone and s5cmd do; a list may be the input of the next command. JSON has URLs."""
+    write_tree(command.home / "tree", {"a": 10})
+    write_tree(command.home / "old", {"extra": 10})
+    done = command.run(*words)
+    assert shown.format(here=command.home) in done.stdout
+    assert "file:" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["cp", "-r", "tree", "new", "--dry-run"], ["rm", "tree/a", "--dry-run"], ["du", "tree"], ["stat", "tree/a"]],
+)
+def test_json_names_files_by_their_urls(command: Command, words: list[str]) -> None:
+    write_tree(command.home / "tree", {"a": 10})
+    assert f'"file://{command.home}/tree' in command.run(*words, "--json").expect(0).stdout
+
+
+def test_each_of_several_destinations_is_named_by_its_path(command: Command) -> None:
+    write_tree(command.home / "tree", {"a": 10})
+    done = command.run("cp", "-r", "tree", "--to", "one", "--to", "two").expect(0)
+    assert f"        {command.home}/two/: 1 object, 10 B, 0 failed\n" in done.stderr
 
 
 def test_standard_input_is_counted_in_readable_units(command: Command, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from testbed.drive import Command
+from testbed.faults import Hang, HttpProxy, Rule
 from testbed.places import S3Place
 from testbed.servers.process import guarded
 
@@ -179,3 +181,35 @@ def test_quiet_prints_only_what_was_asked_for_and_errors(command: Command, s3: S
     assert summed.stdout.startswith("1\t1\t") and summed.stderr == ""
     differ = command.run("check", tree, f"{s3.url}/missing", "-q", *dst).expect(6)
     assert "a" in differ.stdout and differ.stderr.startswith("error: the trees differ in 1 name\n")
+
+
+def test_data_and_messages_in_one_file_keep_their_order(command: Command, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    done = shell(command, '"$@" 2>&1', "check", tree, tmp_path / "part")
+    lines = done.stdout.splitlines()
+    assert lines[:FILES] == [f"missing  {number:03}" for number in range(FILES)]
+    assert lines[FILES] == f"0 same, {FILES} missing, 0 extra, 0 differ, 0 unproven, 0 failed"
+
+
+def test_a_terminal_shows_names_while_the_rest_is_still_listed(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
+    command.run("cp", "-r", "mem:?objects=1100&size_bytes=1", f"{s3.url}/many", *s3.flags("dst")).expect(0)
+    s3.endpoint = proxy.endpoint
+    rest = proxy.add(Rule(Hang(), when=lambda request: "continuation-token" in request.query))
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        guarded([str(command.binary), "ls", "-r", f"{s3.url}/many", *s3.flags("src")]),
+        env=command.full_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(child)
+    seen = b""
+    try:
+        while seen.count(b"\n") < 1000:
+            seen += os.read(parent, 65536)
+        assert rest.struck.wait(60) and process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)

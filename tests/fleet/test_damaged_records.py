@@ -17,6 +17,9 @@ from tradewind.engine.warm import warm_ground
 from tradewind.errors import StateError
 from tradewind.fleet.boots import BootBook
 from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.owner import here
+from tradewind.fleet.provider import LaunchOrder, Lease
+from tradewind.fleet.providers.local import LocalProvider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.region import Region
@@ -80,6 +83,54 @@ def test_a_flipped_bit_does_not_close_a_record(journal: FleetJournal) -> None:
     assert journal.is_open("2-damaged") and journal.intent("2-damaged").machines == {"one": "site:a"}
     assert "2-damaged: 0 machines ended\n" in command.run("fleet", "down").expect(0).stdout
     assert not journal.is_open("2-damaged")
+
+
+@pytest.mark.parametrize(
+    "column, value", [("purpose", b"\xff\xfe"), ("wanted", '{"one": 1}'), ("heartbeat_unix_s", "x")]
+)
+def test_a_damaged_record_of_processes_that_ended_can_be_forgotten(
+    journal: FleetJournal, column: str, value: Any
+) -> None:
+    damage(journal, column, value)
+    command = command_of(journal)
+    assert "--forget` then removes the record\n" in command.run("fleet", "list").expect(1).stderr
+    done = command.run("fleet", "down", "2-damaged", "--forget").expect(0)
+    assert done.stdout == "2-damaged: forgotten; nothing of it is left in this host\n"
+    assert not journal.is_open("2-damaged") and not journal.path("2-damaged").exists()
+    assert command.run("fleet", "list").expect(0).stdout.count("\n") == 2
+
+
+def test_a_record_is_not_forgotten_while_processes_of_its_fleet_run(journal: FleetJournal) -> None:
+    damage(journal, "purpose", b"\xff")
+    provider = LocalProvider(find_gateway(), journal.folder)
+    (result,) = provider.launch([LaunchOrder("2-damaged", "one", "site:a", "key", 1, Lease(600, here().label))])
+    assert result.machine is not None, result.refusal
+    try:
+        refused = command_of(journal).run("fleet", "down", "2-damaged", "--forget").expect(1)
+        assert "error: 1 machine of fleet 2-damaged still runs on this host\n" in refused.stderr
+        assert journal.is_open("2-damaged")
+    finally:
+        provider.terminate([result.machine.id])
+    command_of(journal).run("fleet", "down", "2-damaged", "--forget").expect(0)
+
+
+def test_only_a_damaged_record_that_nobody_uses_is_forgotten(journal: FleetJournal) -> None:
+    command = command_of(journal)
+    assert "can be read" in command.run("fleet", "down", "1-first", "--forget").expect(2).stderr
+    command.run("fleet", "down", "no-such-fleet", "--forget").expect(3)
+    command.run("fleet", "down", "--forget").expect(2)
+    damage(journal, "provider", "{}")
+    where = command.run("fleet", "down", "2-damaged", "--forget").expect(2)
+    assert "the configuration has no places to ask" in where.stderr
+    damage(journal, "provider", json.dumps(LOCAL))
+    damage(journal, "purpose", b"\xff")
+    assert journal.claim("2-damaged")
+    assert "is in use by another process" in command.run("fleet", "down", "2-damaged", "--forget").expect(2).stderr
+    journal.give_back("2-damaged")
+    foreign = {**here().document(), "host": "0123456789abcdef", "host_name": "far", "boot": "other"}
+    damage(journal, "owner", json.dumps(foreign))
+    assert "were processes of host far" in command.run("fleet", "down", "2-damaged", "--forget").expect(2).stderr
+    assert all(journal.is_open(fleet) for fleet in ("1-first", "2-damaged", "3-last"))
 
 
 @pytest.mark.parametrize("kind", ["sky", "ssh", "mixed", "kubernetes"])

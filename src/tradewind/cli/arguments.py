@@ -23,6 +23,9 @@ NEGATIVE_AMOUNT = r"-\$?\.?\d"
 """Beginning of a negative amount, such as `-3GB`, `-.5USD` or `-$1`. No option begins like this."""
 
 
+NEAR_MIN = 0.7
+"""Least likeness of a mistyped option to the one that is proposed, by `difflib`: `--timeout` is not like `--tier`."""
+
 NAME_MARK = "\0"
 """Prefix of a word after `--` while argparse parses it, so that it is not mistaken for an option."""
 
@@ -86,7 +89,10 @@ class VerbParser(argparse.ArgumentParser):
     def _refuse_surplus(self, names: str, value: str) -> NoReturn:
         """Raise UsageError for a value of a switch, which may be an unknown letter after a known one."""
         short = next((name for name in names.split("/") if not name.startswith("--")), None)
-        if short is not None and any(word.startswith(short) and word.endswith(value) for word in self._words):
+        words = [word for word in self._words if short is not None and word.startswith(short) and word.endswith(value)]
+        if words and f"-{words[0]}" in self._option_string_actions:
+            raise UsageError(f"unknown option {words[0]}", hint=f"write -{words[0]}")
+        if words:
             self._refuse_unknown(f"-{value[0]}")
         name = names.rpartition("/")[2]
         raise UsageError(f"{name} takes no value: {name}={value}", hint=f"write {name} alone, or leave it out")
@@ -146,18 +152,15 @@ class VerbParser(argparse.ArgumentParser):
                 hint = self.hints.get(dashed, f"`{self.prog} --help` shows the usage")
                 raise UsageError(f"unknown option {dashed}", hint=hint)
             raise UsageError(f"unknown argument {word}", hint=f"`{self.prog} --help` shows the usage")
-        from difflib import get_close_matches
-
         word = word.partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
-        sides = [f"--{side}-{word.removeprefix('--')}" for side in ("src", "dst")]
-        near = [side for side in sides if side in options] or get_close_matches(word, options, n=1)
+        near = _near(word, options)
         near = near or [option for option in options if option == word.lower()]
         meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
         from tradewind.cli.other_tools import option_hint
 
-        if not word.startswith("--") and word[:2] in self.hints:
-            word = word[:2]
+        if not word.startswith("--") and (word[:2] in self.hints or not near):
+            word = word[:2]  # The first of several letters, as in -avz.
         hint = self.hints.get(word) or option_hint(word, options) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
 
@@ -189,6 +192,20 @@ class VerbParser(argparse.ArgumentParser):
 def _names_of(action: argparse.Action) -> list[str]:
     """Return the names by which argparse's messages may call an argument or option."""
     return [*action.option_strings, "/".join(action.option_strings), str(action.metavar), action.dest]
+
+
+def _near(word: str, options: Sequence[str]) -> list[str]:
+    """Return the long option that a word may be a mistyped form of, that of both sides, or none. Dashes say nothing."""
+    from difflib import get_close_matches
+
+    names = {option[2:]: [option] for option in options if option.startswith("--")}
+    for side in ("--src-", "--dst-"):
+        for option in options:
+            if option.startswith(side) and f"--{option[len(side) :]}" not in options:
+                names.setdefault(option[len(side) :], []).append(option)
+    return [
+        option for name in get_close_matches(word.lstrip("-"), names, n=1, cutoff=NEAR_MIN) for option in names[name]
+    ]
 
 
 def _one_of(name: str, choices: list[str]) -> str:
@@ -230,6 +247,25 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_columns() - 2)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        """Return the lines of an option's help. A name such as `--retain-until` stays on its line."""
+        from textwrap import wrap
+
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Return a description. Paragraphs that are too wide are filled again; lists, which are indented, stay."""
+        from textwrap import fill
+
+        parts = text.split("\n\n")
+        for number, part in enumerate(parts):
+            lines = part.splitlines()
+            if not any(line.startswith(" ") for line in lines) and max(map(len, lines), default=0) > width - len(
+                indent
+            ):
+                parts[number] = fill(" ".join(lines), width - len(indent), break_on_hyphens=False)
+        return super()._fill_text("\n\n".join(parts), width, indent)
 
 
 @functools.cache

@@ -131,7 +131,7 @@ def parse_chunk_bytes(text: str) -> int:
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
-            raise UsageError(f"one of {', '.join(choices)}, not {text!r}")
+            raise UsageError(f"must be {' or '.join(choices)}, not {text!r}")
         return text
 
     return parse

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.options import access, add_side_arguments
+from tradewind.cli.streams import shown_place, with_paths
 from tradewind.cli.terminal import printable
 from tradewind.engine.diagnosis import Finding, check_installation, check_stores
 from tradewind.model.document import to_document
@@ -61,10 +62,10 @@ class _Table:
         if self._as_json:
             print(json.dumps(to_document(finding)), flush=True)
             return
-        if finding.store not in (None, self._store):
-            print(printable(f"     {finding.store}"))
+        if finding.store is not None and finding.store != self._store:
+            print(printable(f"     {shown_place(finding.store)}"))
             self._store = finding.store
-        print(printable(f"{_mark(finding):<4} {finding.name:<14} {finding.what}"))
+        print(printable(f"{_mark(finding):<4} {finding.name:<14} {with_paths(finding.what)}"))
         if finding.mend:
             print(printable(f"     {'':<14} → {finding.mend}"))
         sys.stdout.flush()

@@ -27,12 +27,16 @@ HELP = """\
 List and end fleets: the machines that transfers and measurements started, or `up`. A fleet ends with its command. If
 the command was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes
 its record.
+
 `up` starts a warm fleet: machines that are kept for later transfers between their regions, which then need not rent
 any. It ends with its lease, or after its idle time. One transfer uses it at a time.
+
 `down` without ID ends only fleets whose command is gone; with --all also warm ones; with ID also a fleet in use, whose
 job can then be resumed. A fleet that the state folder does not know is found by the tags of its machines.
+
 `explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
 could not start.
+
 `list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
 cost so far; the state folder may be empty. `sweep` ends those machines whose command is gone (with --all, all of them),
 removes everything else that their fleets have left (programs, disks, addresses, firewall rules), and prints a receipt:
@@ -40,12 +44,14 @@ what ran, for how long, what it cost, and what is left.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
-reported by name, with exit code 1, because its machines may still run."""
+reported by name, with exit code 1, because its machines may still run. `down ID --forget` removes a record that cannot
+be read, if all hosts, clusters and clouds of the configuration answer and none has anything of the fleet."""
 EXAMPLES = """\
   tradewind fleet up aws:us-east-1 gcp:europe-west1 --idle 20min
   tradewind fleet list
   tradewind fleet down
   tradewind fleet down 20260131-120000-0f1e2d3c
+  tradewind fleet down 20260131-120000-0f1e2d3c --forget
   tradewind fleet explain 20260131-120000-0f1e2d3c
   tradewind fleet list --everywhere
   tradewind fleet sweep"""
@@ -79,6 +85,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="sweep: also end machines whose command runs or is elsewhere, and those of warm fleets; "
         "down: also warm fleets",
     )
+    parser.add_argument(
+        "--forget",
+        action="store_true",
+        help="down: remove a record that cannot be read, if nothing of its fleet is left",
+    )
     add_warm_arguments(parser)
 
 
@@ -94,6 +105,8 @@ def run(args: Namespace) -> int:
         if args.all and args.action not in ("sweep", "down"):
             hint = "`fleet list --everywhere` shows all machines" if args.action == "list" else None
             raise UsageError("--all belongs to `fleet sweep` and `fleet down`", hint=hint)
+        if args.forget and (args.action != "down" or not args.fleets):
+            raise UsageError("--forget belongs to `fleet down ID`", hint="`tradewind fleet list` names the records")
         if args.action == "up":
             from tradewind.cli.orphans import ending_orphans
 
@@ -117,6 +130,8 @@ def run(args: Namespace) -> int:
             return _explain(args, fleets)
         if args.fleets and args.all:
             raise UsageError("`fleet down` takes either IDs or --all")
+        if args.forget:
+            return _forget(args, fleets)
         if args.fleets:
             return _down(args, fleets)
         ends = fleets.end_unused() if args.all else fleets.end_abandoned()
@@ -126,6 +141,17 @@ def run(args: Namespace) -> int:
             words = f"{format_count(left, 'fleet')} {kept} {'stays' if left == 1 else 'stay'}"
             print(f"note: {words}; `tradewind fleet down ID` ends one", file=sys.stderr)
         return max(code, _report_unreadable(args, fleets))
+
+
+def _forget(args: Namespace, fleets: Fleets) -> int:
+    """Remove records that cannot be read. Raises TradewindError for the first whose fleet may not be gone."""
+    for fleet_id in args.fleets:
+        places = fleets.forget(fleet_id, args.configuration.sites())
+        if args.json:
+            print(json.dumps({"forgotten": fleet_id, "places": places}))
+        else:
+            print(f"{fleet_id}: forgotten; nothing of it is left in {', '.join(places)}")
+    return 0
 
 
 def _down(args: Namespace, fleets: Fleets) -> int:
@@ -429,7 +455,8 @@ def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
     if any(fleet.has_record for fleet in unreadable):
         print(
             f"hint: check {fleets.folder}, and remove folders that are not yours; "
-            "`tradewind fleet sweep` ends machines by their tags",
+            "`tradewind fleet sweep` ends machines by their tags, and `tradewind fleet down ID --forget` then removes "
+            "the record",
             file=sys.stderr,
         )
     elif unreadable:

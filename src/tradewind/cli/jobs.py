@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.boots import boot_lines, boots_document
-from tradewind.cli.config import parse_count
+from tradewind.cli.config import SETTINGS, parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.remains import left_lines
 from tradewind.cli.streams import with_paths
@@ -100,9 +100,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", default=None, help="list: all of these jobs")
     parser.add_argument("--dry-run", action="store_true", default=None, help="prune: show what would be removed")
-    parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
-    parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
-    add_setting(parser, "max_delete", metavar="N")
+    parser.add_argument(
+        "--keep-logs",
+        action="store_true",
+        default=None,
+        help="resume, attach: keep the gateways' logs in the job's folder",
+    )
+    parser.add_argument(
+        "--cost", action="store_true", default=None, help="show: each line of the ledger, for all runs of the job"
+    )
+    add_setting(parser, "max_delete", metavar="N", words=f"resume, attach: {SETTINGS['max_delete'].help}")
 
 
 def run(args: Namespace) -> int:
@@ -160,13 +167,17 @@ OPTION_ACTIONS = {
     "last": ("list",),
     "all": ("list",),
     "dry_run": ("prune",),
+    "keep_logs": ("resume", "attach"),
+    "cost": ("show",),
+    "max_delete": ("resume", "attach"),
 }
 
 
 def _refuse_options_of_others(args: Namespace) -> None:
     """Raise UsageError for an option that belongs to another action."""
     for name, actions in OPTION_ACTIONS.items():
-        if getattr(args, name) is not None and args.action not in actions:
+        is_given = name in args.typed if name in SETTINGS else getattr(args, name) is not None
+        if is_given and args.action not in actions:
             option = "--state" if name == "states" else f"--{name.replace('_', '-')}"
             owners = " and ".join(f"`jobs {action}`" for action in actions)
             raise UsageError(f"jobs {args.action} takes no {option}", hint=f"{option} belongs to {owners}")
@@ -299,7 +310,7 @@ def _resume(args: Namespace, engine: Engine, job: Job) -> int:
     record = job.require_resumable()
     args.verb = record.verb
     with ending_orphans(args, engine, without=job.id), follow(args) as follower:
-        job.resume(keep_logs=args.keep_logs, deletion=_agreed(args, record))
+        job.resume(keep_logs=bool(args.keep_logs), deletion=_agreed(args, record))
         return run_with_question(follower, job, record.source, record.destinations, yes=args.yes)
 
 

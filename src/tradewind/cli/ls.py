@@ -38,6 +38,8 @@ H_IS_HELP = False
 HINTS = {
     **dict.fromkeys(("-a", "-A", "--all"), "leave it out: names that begin with a dot are listed, too"),
     "-1": "leave it out: each name has a line",
+    **dict.fromkeys(("-e", "--etag", "--show-fullpath"), "write --json: it has the ETag and the whole key"),
+    **dict.fromkeys(("-s", "--storage-class"), "write -l: it shows storage classes, too"),
     "-d": "write the URL without a / at its end",
 }
 

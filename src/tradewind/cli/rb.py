@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.options import access, add_store_arguments
-from tradewind.engine.buckets import become_bucket_removal
+from tradewind.engine.buckets import become_bucket_removal, parse_bucket
 from tradewind.errors import UsageError
 
 USAGE = "[OPTION]… URL"
@@ -28,6 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Remove the bucket."""
+    parse_bucket(args.url)
     if not args.yes:
         _confirm(args.url, force=args.force)
     become_bucket_removal(

@@ -24,6 +24,7 @@ __all__ = [
     "require_input",
     "require_output",
     "settle_output",
+    "shown_place",
     "standard_streams",
     "with_paths",
     "write_codes",
@@ -137,7 +138,12 @@ def settle_output() -> None:
 
 def with_paths(message: str) -> str:
     """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
-    return re.sub(r"(?<!\S)file://(?=/)", "", message)
+    return re.sub(r"(?<!\S)('?)file://(?=/)", r"\1", message)
+
+
+def shown_place(url: str) -> str:
+    """Return a URL as users type it: a file by its path."""
+    return url.removeprefix("file://")
 
 
 def write_codes(stream: TextIO, codes: str) -> None:

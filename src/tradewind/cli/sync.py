@@ -24,6 +24,9 @@ EXAMPLES = """\
 
 HINTS = {
     **dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: sync always copies everything below SRC"),
+    **dict.fromkeys(
+        ("-a", "--archive"), "leave it out: sync copies a whole tree; --preserve mode,owner,time keeps these attributes"
+    ),
     "-n": "write --dry-run to copy nothing, or --ignore-existing to replace nothing",
     **dict.fromkeys(("--no-clobber", "--no-overwrite"), "write --ignore-existing"),
     "--flatten": "use `tradewind cp --flatten`: a sync keeps the directories of names",

@@ -8,7 +8,7 @@ import time
 from typing import TextIO
 
 from tradewind.cli.failures import Failures
-from tradewind.cli.streams import with_paths, write_codes
+from tradewind.cli.streams import shown_place, with_paths, write_codes
 from tradewind.engine.report import ProgressLines, plain_line
 from tradewind.errors import UsageError
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
@@ -54,10 +54,10 @@ class Terminal:
         elif isinstance(event, Notice):
             self.say(with_paths(f"note: {event.message}"))
         elif isinstance(event, WouldCopy):
-            source, destination = escaped(event.source), escaped(event.destination)
+            source, destination = (escaped(shown_place(url)) for url in (event.source, event.destination))
             print(f"copy\t{source}\t{destination}\t{format_bytes(event.size_bytes)}")
         elif isinstance(event, WouldDelete):
-            print(f"delete\t{escaped(event.destination)}")
+            print(f"delete\t{escaped(shown_place(event.destination))}")
 
     def live(self, lines: list[str], plain: str) -> None:
         """Replace the live lines. Without a terminal, print `plain` every PLAIN_EVERY_S."""

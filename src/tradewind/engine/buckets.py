@@ -17,7 +17,7 @@ from tradewind.model.document import to_document
 from tradewind.model.store import Access
 from tradewind.model.url import Location, parse_account
 
-__all__ = ["become_bucket_listing", "become_bucket_removal", "become_new_bucket", "parse_account"]
+__all__ = ["become_bucket_listing", "become_bucket_removal", "become_new_bucket", "parse_account", "parse_bucket"]
 
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 """Variables that Google's own tools read for the project, in order."""
@@ -44,7 +44,7 @@ def become_new_bucket(
     gateway: str | None, url: str, access: Access, project: str | None, *, as_json: bool, quiet: bool
 ) -> NoReturn:
     """Make a bucket. `project` is for Google Cloud. Raises UsageError, GatewayError."""
-    place = _bucket(url)
+    place = parse_bucket(url)
     if place.kind == "gs":
         project = _project(project, "makes buckets in a project")
     store = to_document(store_spec(place.root, place, access))
@@ -56,13 +56,13 @@ def become_bucket_removal(
     gateway: str | None, url: str, access: Access, *, force: bool, as_json: bool, quiet: bool
 ) -> NoReturn:
     """Remove a bucket; with `force` delete its objects first. Raises UsageError, GatewayError."""
-    place = _bucket(url)
+    place = parse_bucket(url)
     store = to_document(store_spec(place.root, place, access))
     task = {"task": "remove_bucket", "store": store, "force": force, "json": as_json}
     become(gateway, task, mute=quiet and not as_json, quiet=quiet)
 
 
-def _bucket(url: str) -> Location:
+def parse_bucket(url: str) -> Location:
     """Parse the URL of a bucket. Raises UsageError, UrlError."""
     place = parse_place(url)
     if place.kind in ("file", "mem"):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.everywhere import FAILURES, Everywhere, typed_error
+from tradewind.engine.forgetting import forget_fleet
 from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
@@ -206,6 +207,13 @@ class Fleets:
         """Return those fleets of which this state folder has no open record. Raises UsageError for an invalid id."""
         known = {record.id for record in self._journal.records()} | {one.id for one in self._journal.unreadable()}
         return [fleet_id for fleet_id in fleet_ids if self._journal.path(fleet_id).name not in known]
+
+    def forget(self, fleet_id: str, sites: Sites) -> list[str]:
+        """Remove the record of a fleet that cannot be read; return the places that have nothing of it.
+
+        Raises TradewindError if a place has something of it, or cannot be asked: see `forget_fleet`.
+        """
+        return forget_fleet(fleet_id, self._journal, sites, self._gateway)
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.

@@ -80,7 +80,7 @@ def summary_lines(
     lines += cost_lines(cost or job_cost(Ledger(), plan, progress, ceiling_usd_per_gb, 0.0))
     if len(summary.destinations) > 1:
         lines += [
-            f"        {end.url}: {format_count(end.objects, 'object')}, "
+            f"        {end.url.removeprefix('file://')}: {format_count(end.objects, 'object')}, "
             f"{format_bytes(end.bytes)}, {end.failed:,} failed"
             for end in summary.destinations
         ]

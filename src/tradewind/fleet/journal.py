@@ -25,7 +25,7 @@ from tradewind.model.clock import host_unix_s
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
 from tradewind.model.locks import FileLock, is_locked
-from tradewind.model.records import dataclass, fields
+from tradewind.model.records import dataclass, fields, replace
 from tradewind.state.database import open_database
 from tradewind.state.digest import with_digest, without_digest
 from tradewind.state.values import checked, damaged
@@ -36,6 +36,7 @@ __all__ = [
     "FleetJournal",
     "FleetRecord",
     "Intent",
+    "Legible",
     "MachineLife",
     "UnreadableFleet",
     "new_fleet_id",
@@ -132,6 +133,18 @@ class UnreadableFleet:
     id: str
     because: str
     has_record: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Legible:
+    """What a damaged record of a fleet still says; None for what cannot be read.
+
+    `kind` is that of its provider. `regions` are those of machines that were wanted or whose end was not noted.
+    """
+
+    kind: str | None
+    regions: Collection[str]
+    owner: Owner | None
 
 
 class FleetJournal:
@@ -413,6 +426,19 @@ class FleetJournal:
             "SELECT DISTINCT region FROM machines WHERE fleet = ? AND ended_unix_s IS NULL", (fleet_id,)
         )
         return {region for (region,) in rows}
+
+    def legible(self, fleet_id: str) -> Legible:
+        """Return what a damaged record still says. Raises StateError."""
+        found = Legible(None, {str(region) for region in self.open_regions(fleet_id)}, None)
+        rows = self.database.rows("SELECT provider, wanted, owner FROM fleets WHERE id = ?", (fleet_id,))
+        for provider, wanted, owner in rows:
+            with suppress(ValueError, TypeError):
+                found = replace(found, kind=dict(parse_json(provider)).get("kind"))
+            with suppress(ValueError, TypeError):
+                found = replace(found, regions={*found.regions, *_regions(wanted).values()})
+            with suppress(ValueError, TypeError, KeyError):
+                found = replace(found, owner=Owner.from_document(parse_json(owner)))
+        return found
 
     def refused(self, fleet_id: str, names: Collection[str]) -> None:
         """Note that machines were ordered but not launched."""

@@ -5,7 +5,7 @@ use super::folders::{folder_of, is_only_empty, nothing_in};
 use super::list::Form;
 use super::refused::Refused;
 use super::streams::Streams;
-use super::text::escaped;
+use super::text::shown_place;
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
 use crate::lead::select::Selector;
@@ -127,7 +127,7 @@ impl Du {
         if self.form == Form::Json {
             return streams.json_line(&Line { url, objects, bytes });
         }
-        writeln!(streams.data, "{}\t{objects}\t{}", self.form.size(bytes), escaped(url))
+        writeln!(streams.data, "{}\t{objects}\t{}", self.form.size(bytes), shown_place(url))
     }
 
     fn too_many(&self) -> TaskError {

@@ -3,7 +3,7 @@
 use super::dispatch::Opened;
 use super::error::{TaskError, TaskResult};
 use super::streams::Streams;
-use super::text::escaped;
+use super::text::{escaped, shown_place};
 use crate::failure::object_url;
 use crate::lead::compare::{self, Difference, Times, Verdict};
 use crate::lead::local_sums;
@@ -121,7 +121,7 @@ impl Explain<'_> {
         store: &Arc<dyn Store>,
         key: &str,
     ) -> Result<String, TaskError> {
-        let url = escaped(&object_url(store.as_ref(), key)).into_owned();
+        let url = shown_place(&object_url(store.as_ref(), key)).into_owned();
         let theirs = match self.policy.run("head", store.url(), || store.head(key)).await {
             Ok(theirs) => theirs,
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {

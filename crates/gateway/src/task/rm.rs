@@ -11,7 +11,7 @@ use super::error::{TaskError, TaskResult};
 use super::folders::{folder_of, is_folder, nothing_in};
 use super::refused::Refused;
 use super::streams::Streams;
-use super::text::escaped;
+use super::text::shown_place;
 use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::pages::{Listing, NameSpan};
@@ -315,7 +315,7 @@ impl Rm {
                 }
                 Ok(()) => {
                     let done = if self.dry_run { "would delete" } else { "deleted" };
-                    writeln!(streams.data, "{done} {}", escaped(&url))?;
+                    writeln!(streams.data, "{done} {}", shown_place(&url))?;
                 }
                 Err(error) => {
                     if self.json {

@@ -4,7 +4,7 @@ use super::error::{TaskError, TaskResult};
 use super::folders::is_folder;
 use super::list::utc;
 use super::streams::Streams;
-use super::text::escaped;
+use super::text::{escaped, shown_place};
 use crate::failure::{human_bytes, object_url};
 use crate::retry::RetryPolicy;
 use base64::Engine;
@@ -62,9 +62,9 @@ impl<'a> Facts<'a> {
             bytes @ ..1000 => format!("{bytes} B"),
             bytes => format!("{bytes} B ({})", human_bytes(bytes)),
         };
+        writeln!(streams.data, "{:<20} {}", "url", shown_place(self.url))?;
         let mut line =
             |name: &str, value: &str| writeln!(streams.data, "{:<20} {}", name.replace('_', " "), escaped(value));
-        line("url", self.url)?;
         line("size", &size)?;
         line("modified", &self.modified)?;
         let named = [("etag", self.etag), ("version", self.version), ("storage_class", self.storage_class)];

@@ -2,7 +2,7 @@
 
 use super::text::{TerminalSafeJson, one_line, with_paths};
 use serde::Serialize;
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, LineWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use tradewind_store::{Disk, Kernel};
@@ -49,12 +49,16 @@ impl Talk {
 }
 
 impl Streams {
-    /// The streams of the process; stdout is buffered and flushed at the end. With `quiet`, only errors are written to
-    /// stderr.
+    /// The streams of the process. On a terminal each line of stdout is written at once; otherwise stdout is buffered and
+    /// flushed before each message and at the end. With `quiet`, only errors are written to stderr.
     pub fn of_process(quiet: bool) -> Self {
+        let output = Named("standard output", StandardOutput);
         Self {
             input: Some(Box::new(Named("standard input", io::stdin()))),
-            data: Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, Named("standard output", StandardOutput))),
+            data: match io::stdout().is_terminal() {
+                true => Box::new(LineWriter::new(output)),
+                false => Box::new(BufWriter::with_capacity(DATA_BUFFER_BYTES, output)),
+            },
             talk: Talk { quiet, ..Talk::new(io::stderr()) },
         }
     }
@@ -75,15 +79,23 @@ impl Streams {
 
     /// Writes one line to the user, whatever characters a name in it contains, unless only errors are wanted.
     pub(super) fn say(&mut self, line: &str) {
+        self.flush_before_message();
         self.talk.say(line);
     }
 
     /// Writes what went wrong, with a hint.
     pub(super) fn say_error(&mut self, message: &str, hint: Option<&str>) {
+        self.flush_before_message();
         self.talk.write(&format!("error: {message}"));
         if let Some(hint) = hint {
             self.talk.write(&format!("hint: {hint}"));
         }
+    }
+
+    /// Writes what is buffered: stdout and stderr may be one file or terminal, in which lines keep their order.
+    fn flush_before_message(&mut self) {
+        // The flush at the end of the task fails again, and reports why.
+        self.data.flush().ok();
     }
 }
 

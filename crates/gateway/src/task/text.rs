@@ -17,7 +17,12 @@ pub(super) fn one_line(line: &str) -> Cow<'_, str> {
 
 /// Returns a message with files named by their paths, as users type them, in place of their `file://` URLs.
 pub(super) fn with_paths(message: &str) -> String {
-    message.replace(" file:///", " /")
+    message.replace(" file:///", " /").replace(" 'file:///", " '/")
+}
+
+/// Returns a URL on one line, like [`escaped`]; a file by its path, as users type it.
+pub(super) fn shown_place(url: &str) -> Cow<'_, str> {
+    escaped(url.strip_prefix("file://").unwrap_or(url))
 }
 
 fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
@@ -74,6 +79,12 @@ mod tests {
         assert_eq!(escaped("a\\nb"), "a\\\\nb");
         assert_eq!(escaped("txt.\u{202e}exe"), "txt.\\u202eexe");
         assert_eq!(one_line("C:\\x\ny"), "C:\\x\\ny");
+    }
+
+    #[test]
+    fn a_file_is_shown_by_its_path() {
+        assert_eq!(shown_place("file:///d/a\nb file:///c"), "/d/a\\nb file:///c");
+        assert_eq!(shown_place("s3://b/file:///c"), "s3://b/file:///c");
     }
 
     #[test]
