@@ -2,8 +2,8 @@
 
 nftables redirects the connections of all processes but gateways: that at home connects to the same destinations where a
 path is direct, and so do proxies on this host and those of other accelerations. Redirected, their connections would
-return to them without end. The
-table and the local proxy end with this process, so connections are direct again if it is killed.
+return to them without end. The table and the local proxy end with this process, so connections are direct again if it
+is killed.
 """
 
 from __future__ import annotations

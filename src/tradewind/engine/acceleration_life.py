@@ -69,6 +69,7 @@ from tradewind.model.acceleration import (
 from tradewind.model.clock import elapsed_s
 from tradewind.model.files import private_folder
 from tradewind.model.records import replace
+from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -301,7 +302,8 @@ class Acceleration:
             self._enters_at_home = True
         keys = listener_keys(wires, entrance)
         if len(status.listening) != len(keys):
-            raise GatewayError(f"{entrance} listens at {len(status.listening)} addresses instead of {len(keys)}")
+            listening = format_count(len(status.listening), "address", "addresses")
+            raise GatewayError(f"{entrance} listens at {listening} instead of {len(keys)}")
         bound = dict(zip(keys, status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
         self._listening |= {

@@ -416,7 +416,7 @@ class FleetJournal:
     def open_of(self, purpose: str) -> list[str]:
         """Return the fleets of a purpose that are not closed, oldest first, also unreadable ones. Raises StateError."""
         rows = self.database.rows(
-            "SELECT id FROM fleets WHERE purpose = ? AND closed_unix_s IS NULL ORDER BY created_unix_ms, id", (purpose,)
+            f"SELECT id FROM fleets WHERE purpose = ? AND {_OPEN} ORDER BY created_unix_ms, id", (purpose,)
         )
         return [fleet_id for (fleet_id,) in rows]
 
