@@ -69,6 +69,7 @@ from tradewind.model.acceleration import (
 from tradewind.model.clock import elapsed_s
 from tradewind.model.files import private_folder
 from tradewind.model.records import replace
+from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -149,6 +150,7 @@ class Acceleration:
         self._listening: dict[str, str] = {}
         #: True if the gateway at home runs a split proxy.
         self._enters_at_home = False
+        self._assumed_s = 0.0 if before is None else before.assumed_s
         self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
@@ -301,7 +303,8 @@ class Acceleration:
             self._enters_at_home = True
         keys = listener_keys(wires, entrance)
         if len(status.listening) != len(keys):
-            raise GatewayError(f"{entrance} listens at {len(status.listening)} addresses instead of {len(keys)}")
+            there = format_count(len(status.listening), "address", "addresses")
+            raise GatewayError(f"{entrance} listens at {there} instead of {len(keys)}")
         bound = dict(zip(keys, status.listening, strict=True))
         mine = [wire for wire in wires if wire.entrance == entrance]
         self._listening |= {
@@ -651,6 +654,7 @@ class Acceleration:
             sky=self._sky,
             process=self._process,
             pools=tuple(pools_of(self._statuses)),
+            assumed_s=self._assumed_s,
         )
 
     def _ends_unix_s(self) -> float | None:
@@ -675,7 +679,8 @@ class Acceleration:
         health: ProxyHealth = (
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
-        state = ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
+        usd, bytes_per_s = self._meter.proxy_usd(name), self._meter.bytes_per_s(name)
+        state = ProxyState(name, region, health, usd=usd, bytes_per_s=bytes_per_s, error=error)
         return proxy_state(self._proxy_counts.state(state), self._statuses.get(name), self._kernels.get(name))
 
 

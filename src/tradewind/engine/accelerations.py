@@ -61,6 +61,8 @@ class Accelerations:
     def __init__(self, control: JobControl) -> None:
         self._control = control
         self.folder = Path(control.store.state_dir) / FOLDER
+        #: Accelerations of killed supervisors that this process holds.
+        self._held: set[str] = set()
 
     def make(self, acceleration_id: str, flows: str) -> Path:
         """Make the folder of a new acceleration, with a copy of its flows file."""
@@ -106,9 +108,11 @@ class Accelerations:
             # It may have ended between both looks.
             state = self._recorded(acceleration_id)
             supervision = self._supervision(state)
+        seen_unix_s = None
         if supervision == "gone":
+            seen_unix_s = state.updated_unix_s
             state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
-        return with_remains(self._control, replace(state, supervision=supervision))
+        return with_remains(self._control, replace(state, supervision=supervision), seen_unix_s)
 
     def states(self, report: Callable[[JobUnreadable], object] = lambda _error: None) -> Iterator[AccelerationState]:
         """Yield all readable accelerations, oldest first, and report the damaged ones."""
@@ -155,17 +159,25 @@ class Accelerations:
             number = self._put(state, AccelerationWish(0, down=True, drain_s=drain_s))
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
         self._state_or_remains(acceleration_id)  # Raises JobNotFound before a lock is made for it.
-        lock = self.hold(acceleration_id)
-        try:
+        with self._holding(acceleration_id):
             # Another process may have resumed it before this one had the lock, and so have started machines.
             state = end_remains(self._control, self._state_or_remains(acceleration_id))
             if state.phase != "ended":
                 state = replace(state, phase="ended", reason=state.reason or GONE)
             state = replace(state, supervision=None)
             self.write(state)
-        finally:
-            lock.release()
         return state
+
+    @contextmanager
+    def _holding(self, acceleration_id: str) -> Iterator[FileLock]:
+        """Hold an acceleration whose supervisor was killed within the block. Raises JobBusy."""
+        lock = self.hold(acceleration_id)
+        self._held.add(acceleration_id)
+        try:
+            yield lock
+        finally:
+            self._held.discard(acceleration_id)
+            lock.release()
 
     @contextmanager
     def taken_over(self, acceleration_id: str) -> Iterator[TakenOver]:
@@ -175,8 +187,7 @@ class Accelerations:
         lives, UsageError if it has ended, and the error of a failed end.
         """
         self._require_resumable(self.state(acceleration_id))
-        lock = self.hold(acceleration_id)
-        try:
+        with self._holding(acceleration_id) as lock:
             # Later wishes are for this process: it holds the lock from now on.
             wish = self._last_number(self._recorded(acceleration_id))
             # Another process may have ended or resumed it before this one had the lock.
@@ -187,8 +198,6 @@ class Accelerations:
             self.write(state)
             flows = (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8")
             yield TakenOver(state, flows, lock, wish)
-        finally:
-            lock.release()
 
     def way_of_run(self, acceleration_id: str | None) -> tuple[str, list[str]]:
         """Return the URL of the proxy for `accelerate run`, and the destinations of the flows whose way in is `run`.
@@ -242,7 +251,8 @@ class Accelerations:
             return with_remains(self._control, state)
 
     def _supervision(self, state: AccelerationState) -> Supervision | None:
-        return supervision_of(state, held=self.is_supervised(state.id), now_s=time.time())
+        is_held = state.id not in self._held and self.is_supervised(state.id)
+        return supervision_of(state, held=is_held, now_s=time.time())
 
     def replan(self, acceleration_id: str, flows: str | None) -> AccelerationState:
         """Place the flows again, or those of another file; return the state after that. Raises UsageError."""
