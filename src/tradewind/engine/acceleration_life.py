@@ -513,7 +513,7 @@ class Acceleration:
         return Finished()
 
     def _place(self, text: str | None) -> None:
-        text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
+        text = text if text is not None else self._book.flows(self.id)
         placed = place_for(text, FLOWS_FILE, self._ground, tuple(self._kernels.values()))
         if HOME not in entrances_of(placed.wires):
             placed = replace(placed, home=self._placed.home)  # Any place of this machine would do.
@@ -539,14 +539,15 @@ class Acceleration:
         self._counts.flows = placed.flows
         self._leaving = {name: region for name, region in before.others.items() if name not in placed.others}
         try:
-            self._wire(strict=True)
-        except TradewindError as error:
+            # A resumed acceleration would have other flows than this one if they were not recorded.
+            with self._book.changing_flows(self.id, text):
+                self._wire(strict=True)
+        except (TradewindError, OSError) as error:
             self._placed, self._due = before, "wire"
             self._counts.flows = before.flows
             # The new machines end with the next step.
             self._leaving = {name: placed.others[name] for name in fresh}
             return str(error)
-        self._book.make(self.id, text)
         return None
 
     def _renew(self, name: str) -> None:

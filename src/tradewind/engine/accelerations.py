@@ -70,6 +70,18 @@ class Accelerations:
         _write(folder / FLOWS_FILE, flows)
         return folder
 
+    @contextmanager
+    def changing_flows(self, acceleration_id: str, flows: str) -> Iterator[None]:
+        """Record other flows after the block, unless that raises. Raises OSError before it if the disk is full."""
+        path = self.folder / acceleration_id / FLOWS_FILE
+        beside = _write_beside(path, flows)
+        yield
+        os.replace(beside, path)
+
+    def flows(self, acceleration_id: str) -> str:
+        """Return the recorded content of its flows file. Raises ConfigError."""
+        return flows_text(str(self.folder / acceleration_id / FLOWS_FILE))
+
     def hold(self, acceleration_id: str) -> FileLock:
         """Acquire the supervisor's lock. Raises JobBusy if another process has it."""
         lock = FileLock.take(self.folder / acceleration_id / LOCK_FILE)
@@ -196,7 +208,7 @@ class Accelerations:
             reason = GONE if state.phase in LIVING else state.reason
             state = replace(end_remains(self._control, state), phase="failed", reason=reason)
             self.write(state)
-            flows = (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8")
+            flows = self.flows(acceleration_id)
             yield TakenOver(state, flows, lock, wish)
 
     def way_of_run(self, acceleration_id: str | None) -> tuple[str, list[str]]:
@@ -410,7 +422,12 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file in one step: a reader sees the old or the new content."""
+    os.replace(_write_beside(path, text), path)
+
+
+def _write_beside(path: Path, text: str) -> Path:
+    """Write what may replace a file, and return its path."""
     beside = path.with_name(f"{path.name}.new")
     with open(beside, "w", encoding="utf-8", opener=open_private) as file:
         file.write(text)
-    os.replace(beside, path)
+    return beside
