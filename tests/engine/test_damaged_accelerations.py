@@ -156,3 +156,17 @@ def test_flows_of_other_hosts_go_on_after_a_supervisor_was_killed(book: Accelera
         assert state.assumed_s == pytest.approx(0.0 if region is None else 60.0)
         assert ("nobody counted egress" in "\n".join(acceleration_lines(state))) == (region is not None)
     assert book.state("one").phase == "ended"
+
+
+def test_a_damaged_lock_hides_no_other_acceleration(book: Accelerations) -> None:
+    """Without it, nobody knows whether a supervisor runs, so nothing is ended."""
+    lock = book.folder / "one" / "lock"
+    lock.mkdir()
+    states, (error,) = shown(book)
+    assert states == ["two"] and str(lock) in str(error)
+    assert book.one(None).id == "two"
+    with pytest.raises(JobUnreadable, match="not a regular file"):
+        book.down("one", 0.0)
+    assert book.down("two", 0.0).phase == "ended"
+    lock.rmdir()
+    assert book.state("one").fleets == (fleet_of("one"),)

@@ -90,8 +90,15 @@ class Accelerations:
         return lock
 
     def is_supervised(self, acceleration_id: str) -> bool:
-        """Return whether a living process holds the acceleration."""
-        return is_locked(self.folder / acceleration_id / LOCK_FILE)
+        """Return whether a living process holds the acceleration. Raises JobUnreadable if its lock is damaged."""
+        path = self.folder / acceleration_id / LOCK_FILE
+        try:
+            return is_locked(path)
+        except OSError as error:
+            raise JobUnreadable(
+                f"{path}: {error.strerror}",
+                hint=f"if no supervisor runs, remove it, then `tradewind accelerate down {acceleration_id}`",
+            ) from error
 
     def write(self, state: AccelerationState) -> None:
         """Replace the recorded state in one step."""
