@@ -11,12 +11,12 @@ import pytest
 
 from tradewind.acceleration.health import FAILURES_UNTIL_UNHEALTHY, HOP_FAILURES
 from tradewind.acceleration.wiring import HOME, Wire
-from tradewind.engine.acceleration_course import RESERVE_S
+from tradewind.engine.acceleration_course import RESERVE_S, Place
 from tradewind.engine.acceleration_leaving import LeavingProxies
 from tradewind.engine.acceleration_life import GRACE_S, Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows
 from tradewind.engine.accelerations import Accelerations
-from tradewind.errors import GatewayError
+from tradewind.errors import ConfigError, GatewayError
 from tradewind.model.acceleration import AccelerationWish
 from tradewind.model.flows import flows_from_document
 from tradewind.model.ledger import MachinePrice
@@ -245,3 +245,38 @@ def test_a_state_that_cannot_be_recorded_ends_nothing(acceleration: Acceleration
     obstacle.mkdir()
     assert acceleration.close().phase == "ended"
     Accelerations(control).hold(acceleration.id).release()
+
+
+def test_a_replan_whose_flows_cannot_be_recorded_changes_nothing(acceleration: Acceleration, control: Any) -> None:
+    """As on a full disk. Here a folder is where the new flows are written."""
+    wired: list[bool] = []
+
+    def wire(*, strict: bool = False) -> None:
+        wired.append(strict)
+
+    acceleration._wire = wire  # type: ignore[method-assign]
+    before, acceleration._next = acceleration._placed, (placed_flows(), "other")
+    obstacle = acceleration.folder / "flows.toml.new"
+    obstacle.mkdir()
+    assert "Is a directory" in (acceleration._switch() or "")
+    assert (acceleration._placed, wired, Accelerations(control).flows(acceleration.id)) == (before, [], FLOWS)
+    obstacle.rmdir()
+    assert acceleration._switch() is None
+    assert (acceleration._placed is before, wired, Accelerations(control).flows(acceleration.id)) == (
+        False,
+        [True],
+        "other",
+    )
+    acceleration.close()
+
+
+def test_a_damaged_copy_of_the_flows_ends_no_acceleration(acceleration: Acceleration, control: Any) -> None:
+    acceleration._gateways = SimpleNamespace(fleet=SimpleNamespace(close=lambda **_: None))  # type: ignore[assignment]
+    path = acceleration.folder / "flows.toml"
+    for damage in (lambda: path.write_bytes(b"\xff"), path.unlink):
+        damage()
+        finished = acceleration._finish(Place(None))
+        assert str(path) in (finished.error or "")
+    acceleration.close("its machines were lost")
+    with pytest.raises(ConfigError, match=r"flows\.toml"), Accelerations(control).taken_over(acceleration.id):
+        raise AssertionError("it was taken over")

@@ -6,6 +6,7 @@ None hides another one, a machine that may run, or a part of its cost.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from tradewind.engine.accelerations import Accelerations
 from tradewind.engine.engine import Engine
 from tradewind.errors import JobUnreadable, TradewindError, UsageError
 from tradewind.fleet.journal import FleetJournal
-from tradewind.model.acceleration import AccelerationState
-from tradewind.model.ledger import JobPrices, Ledger, MachinePrice
+from tradewind.model.acceleration import AccelerationState, FlowState, ProxyState
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, MachineUse, RunCount
 from tradewind.model.records import replace
 from tradewind.render.acceleration import acceleration_lines
 from tradewind.render.acceleration_metrics import prometheus_lines
@@ -134,3 +135,38 @@ def test_the_cost_of_machines_counts_although_another_command_has_ended_their_fl
     (line,) = ended.lines
     assert (ended.phase, ended.fleets, line.what) == ("ended", (), "p in site:a")
     assert line.quantity == pytest.approx(100, rel=0.1) and ended.machines_usd == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("region", [None, "site:b"])
+def test_flows_of_other_hosts_go_on_after_a_supervisor_was_killed(book: Accelerations, region: str | None) -> None:
+    """Nobody counts what their proxies send then. Flows of this machine have ended with its gateway."""
+    killed_s = time.time() - 100
+    flow = FlowState("f", "192.0.2.1:80", "127.0.0.1:1", "forward", ("p",), ("p",), 1.0, 1.0, region=region)
+    proxy = ProxyState("p", "site:a", "healthy", usd=2.0, bytes_per_s=5e6)
+    idle = ProxyState("q", "site:a", "healthy")
+    prices = replace(PRICES, routes={"p": (EdgePrice("p in site:a", 1.0),)})
+    machines = (MachineUse(1, fleet_of("one"), "p", "site:a", killed_s - 10),)
+    runs = (RunCount(1, 2.0, route_bytes={"p": 2_000_000_000}),)
+    ledger = Ledger(prices, None, machines, runs, heartbeat_s=killed_s, alive_s_max=60.0)
+    book.write(AccelerationState("one", "running", 0.0, killed_s, (flow,), (proxy, idle), ledger=ledger))
+    # Its machine has ended with its lease: it sent for 60 s more.
+    expected_usd = 2.0 if region is None else 2.3
+    for state in (book.state("one"), book.state("one"), book.down("one", 0.0), book.state("one")):
+        assert state.egress_usd == pytest.approx(expected_usd) == state.proxies[0].usd
+        assert state.assumed_s == pytest.approx(0.0 if region is None else 60.0)
+        assert ("nobody counted egress" in "\n".join(acceleration_lines(state))) == (region is not None)
+    assert book.state("one").phase == "ended"
+
+
+def test_a_damaged_lock_hides_no_other_acceleration(book: Accelerations) -> None:
+    """Without it, nobody knows whether a supervisor runs, so nothing is ended."""
+    lock = book.folder / "one" / "lock"
+    lock.mkdir()
+    states, (error,) = shown(book)
+    assert states == ["two"] and str(lock) in str(error)
+    assert book.one(None).id == "two"
+    with pytest.raises(JobUnreadable, match="not a regular file"):
+        book.down("one", 0.0)
+    assert book.down("two", 0.0).phase == "ended"
+    lock.rmdir()
+    assert book.state("one").fleets == (fleet_of("one"),)

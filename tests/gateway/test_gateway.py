@@ -60,6 +60,8 @@ def test_a_gateway_that_stands_still_does_not_count_as_alive(tmp_path: Path) -> 
         process.wait_ready()
         assert is_alive()
         os.kill(process.pid, signal.SIGSTOP)
+        # Until all its threads stand still, it may write once more.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         last_s = float((signs / "uptime").read_text())
         (signs / "uptime").write_text(f"{max(0.0, last_s - 60):020.2f}\n")
         assert not is_alive()

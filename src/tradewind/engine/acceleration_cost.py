@@ -28,13 +28,13 @@ class _Pace:
     def __init__(self, seen_s: float, sent_bytes: int) -> None:
         self._seen_s = self._rated_s = seen_s
         self._rated_bytes = sent_bytes
-        self._bytes_per_s = 0.0
+        self.bytes_per_s = 0.0
 
     def seen(self, sent_bytes: int, now_s: float) -> None:
         """Take in a look."""
         self._seen_s, elapsed_s = now_s, now_s - self._rated_s
         if elapsed_s >= PACE_S:
-            self._bytes_per_s = max(0, sent_bytes - self._rated_bytes) / elapsed_s
+            self.bytes_per_s = max(0, sent_bytes - self._rated_bytes) / elapsed_s
             self._rated_s, self._rated_bytes = now_s, sent_bytes
 
     def unseen(self, now_s: float, lease_s: float) -> tuple[float, float]:
@@ -42,7 +42,7 @@ class _Pace:
         of its lease.
         """
         unseen_s = max(0.0, now_s - self._seen_s)
-        return self._bytes_per_s if unseen_s < lease_s else 0.0, self._bytes_per_s * min(unseen_s, lease_s)
+        return self.bytes_per_s if unseen_s < lease_s else 0.0, self.bytes_per_s * min(unseen_s, lease_s)
 
 
 class AccelerationMeter:
@@ -130,6 +130,11 @@ class AccelerationMeter:
         """Return the egress of a proxy so far [USD]."""
         with self._lock:
             return self._usd_of(name) if name in self._sent else 0.0
+
+    def bytes_per_s(self, name: str) -> float:
+        """Return the rate at which a proxy sends, by its last looks."""
+        with self._lock:
+            return self._paces[name].bytes_per_s if name in self._paces else 0.0
 
     @property
     def ledger(self) -> Ledger:

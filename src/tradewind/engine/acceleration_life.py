@@ -150,6 +150,7 @@ class Acceleration:
         self._listening: dict[str, str] = {}
         #: True if the gateway at home runs a split proxy.
         self._enters_at_home = False
+        self._assumed_s = 0.0 if before is None else before.assumed_s
         self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
@@ -512,7 +513,7 @@ class Acceleration:
         return Finished()
 
     def _place(self, text: str | None) -> None:
-        text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
+        text = text if text is not None else self._book.flows(self.id)
         placed = place_for(text, FLOWS_FILE, self._ground, tuple(self._kernels.values()))
         if HOME not in entrances_of(placed.wires):
             placed = replace(placed, home=self._placed.home)  # Any place of this machine would do.
@@ -538,14 +539,15 @@ class Acceleration:
         self._counts.flows = placed.flows
         self._leaving = {name: region for name, region in before.others.items() if name not in placed.others}
         try:
-            self._wire(strict=True)
-        except TradewindError as error:
+            # A resumed acceleration would have other flows than this one if they were not recorded.
+            with self._book.changing_flows(self.id, text):
+                self._wire(strict=True)
+        except (TradewindError, OSError) as error:
             self._placed, self._due = before, "wire"
             self._counts.flows = before.flows
             # The new machines end with the next step.
             self._leaving = {name: placed.others[name] for name in fresh}
             return str(error)
-        self._book.make(self.id, text)
         return None
 
     def _renew(self, name: str) -> None:
@@ -653,6 +655,7 @@ class Acceleration:
             sky=self._sky,
             process=self._process,
             pools=tuple(pools_of(self._statuses)),
+            assumed_s=self._assumed_s,
         )
 
     def _ends_unix_s(self) -> float | None:
@@ -677,7 +680,8 @@ class Acceleration:
         health: ProxyHealth = (
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
-        state = ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
+        usd, bytes_per_s = self._meter.proxy_usd(name), self._meter.bytes_per_s(name)
+        state = ProxyState(name, region, health, usd=usd, bytes_per_s=bytes_per_s, error=error)
         return proxy_state(self._proxy_counts.state(state), self._statuses.get(name), self._kernels.get(name))
 
 

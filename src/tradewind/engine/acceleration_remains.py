@@ -11,6 +11,7 @@ from tradewind.errors import StateError
 from tradewind.model.acceleration import AccelerationState
 from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 from tradewind.model.records import replace
+from tradewind.model.units import BYTES_PER_GB
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
@@ -24,11 +25,12 @@ def purpose_of(acceleration_id: str) -> str:
     return f"acceleration {acceleration_id}"
 
 
-def with_remains(control: JobControl, state: AccelerationState) -> AccelerationState:
+def with_remains(control: JobControl, state: AccelerationState, seen_unix_s: float | None = None) -> AccelerationState:
     """Return the state with its recorded fleets, and their machines in the ledger. Raises StateError.
 
     A supervisor may have been killed before it wrote which machines it started, and other commands may have ended them
-    since: the journal is asked. If it is damaged there, the cost is not known.
+    since: the journal is asked. If it is damaged there, the cost is not known. `seen_unix_s` is the time of the last
+    state of a killed supervisor: nobody has counted egress since.
     """
     from tradewind.fleet.journal import FleetJournal
 
@@ -38,8 +40,8 @@ def with_remains(control: JobControl, state: AccelerationState) -> AccelerationS
         ledger = _with_lives(ledger, journal.lives_of(purpose))
     except StateError as error:
         cost_error = str(error)
-    fleets = tuple(journal.open_of(purpose))
-    return replace(state, ledger=ledger, fleets=fleets, cost_error=cost_error).at(time.time())
+    state = replace(state, ledger=ledger, fleets=tuple(journal.open_of(purpose)), cost_error=cost_error)
+    return (state if seen_unix_s is None else _with_uncounted(state, seen_unix_s)).at(time.time())
 
 
 def end_remains(control: JobControl, state: AccelerationState) -> AccelerationState:
@@ -56,6 +58,30 @@ def end_remains(control: JobControl, state: AccelerationState) -> AccelerationSt
     unlaunched = FleetJournal(control.store.state_dir).unlaunched_of(purpose_of(state.id))
     ledger = without_unlaunched(state.ledger, unlaunched).ended(now_s)
     return replace(state, ledger=ledger, updated_unix_s=now_s, fleets=()).at(now_s)
+
+
+def _with_uncounted(state: AccelerationState, seen_unix_s: float) -> AccelerationState:
+    """Return the state with the egress that proxies are assumed to have since `seen_unix_s`.
+
+    Flows of this machine have ended with its gateway. Those of other hosts go on until the leases or the machines end.
+    """
+    if not state.ledger.runs or all(flow.region is None for flow in state.flows):
+        return state
+    *runs, run = state.ledger.runs
+    ends_s = {use.name: state.ledger.end_of(use, time.time()) for use in state.ledger.machines}
+    prices = {name: edges[0].usd_per_gb for name, edges in state.ledger.prices.routes.items()}
+    proxies, sent, egress_usd, assumed_s = [], dict(run.route_bytes), run.egress_usd, 0.0
+    for proxy in state.proxies:
+        unseen_s = max(0.0, ends_s.get(proxy.name, 0.0) - seen_unix_s)
+        more_bytes = round(proxy.bytes_per_s * unseen_s)
+        usd = more_bytes / BYTES_PER_GB * prices.get(proxy.name, 0.0)
+        proxies.append(replace(proxy, usd=proxy.usd + usd))
+        if more_bytes:
+            sent[proxy.name] = sent.get(proxy.name, 0) + more_bytes
+            egress_usd, assumed_s = egress_usd + usd, max(assumed_s, unseen_s)
+    run = replace(run, egress_usd=egress_usd, route_bytes=sent)
+    ledger = replace(state.ledger, runs=(*runs, run))
+    return replace(state, ledger=ledger, proxies=tuple(proxies), assumed_s=state.assumed_s + assumed_s)
 
 
 def _with_lives(ledger: Ledger, lives: Iterable[MachineLife]) -> Ledger:

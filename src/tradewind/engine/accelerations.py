@@ -61,12 +61,26 @@ class Accelerations:
     def __init__(self, control: JobControl) -> None:
         self._control = control
         self.folder = Path(control.store.state_dir) / FOLDER
+        #: Accelerations of killed supervisors that this process holds.
+        self._held: set[str] = set()
 
     def make(self, acceleration_id: str, flows: str) -> Path:
         """Make the folder of a new acceleration, with a copy of its flows file."""
         folder = private_folder(self.folder / acceleration_id)
         _write(folder / FLOWS_FILE, flows)
         return folder
+
+    @contextmanager
+    def changing_flows(self, acceleration_id: str, flows: str) -> Iterator[None]:
+        """Record other flows after the block, unless that raises. Raises OSError before it if the disk is full."""
+        path = self.folder / acceleration_id / FLOWS_FILE
+        beside = _write_beside(path, flows)
+        yield
+        os.replace(beside, path)
+
+    def flows(self, acceleration_id: str) -> str:
+        """Return the recorded content of its flows file. Raises ConfigError."""
+        return flows_text(str(self.folder / acceleration_id / FLOWS_FILE))
 
     def hold(self, acceleration_id: str) -> FileLock:
         """Acquire the supervisor's lock. Raises JobBusy if another process has it."""
@@ -76,8 +90,15 @@ class Accelerations:
         return lock
 
     def is_supervised(self, acceleration_id: str) -> bool:
-        """Return whether a living process holds the acceleration."""
-        return is_locked(self.folder / acceleration_id / LOCK_FILE)
+        """Return whether a living process holds the acceleration. Raises JobUnreadable if its lock is damaged."""
+        path = self.folder / acceleration_id / LOCK_FILE
+        try:
+            return is_locked(path)
+        except OSError as error:
+            raise JobUnreadable(
+                f"{path}: {error.strerror}",
+                hint=f"if no supervisor runs, remove it, then `tradewind accelerate down {acceleration_id}`",
+            ) from error
 
     def write(self, state: AccelerationState) -> None:
         """Replace the recorded state in one step."""
@@ -106,9 +127,11 @@ class Accelerations:
             # It may have ended between both looks.
             state = self._recorded(acceleration_id)
             supervision = self._supervision(state)
+        seen_unix_s = None
         if supervision == "gone":
+            seen_unix_s = state.updated_unix_s
             state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
-        return with_remains(self._control, replace(state, supervision=supervision))
+        return with_remains(self._control, replace(state, supervision=supervision), seen_unix_s)
 
     def states(self, report: Callable[[JobUnreadable], object] = lambda _error: None) -> Iterator[AccelerationState]:
         """Yield all readable accelerations, oldest first, and report the damaged ones."""
@@ -155,17 +178,25 @@ class Accelerations:
             number = self._put(state, AccelerationWish(0, down=True, drain_s=drain_s))
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
         self._state_or_remains(acceleration_id)  # Raises JobNotFound before a lock is made for it.
-        lock = self.hold(acceleration_id)
-        try:
+        with self._holding(acceleration_id):
             # Another process may have resumed it before this one had the lock, and so have started machines.
             state = end_remains(self._control, self._state_or_remains(acceleration_id))
             if state.phase != "ended":
                 state = replace(state, phase="ended", reason=state.reason or GONE)
             state = replace(state, supervision=None)
             self.write(state)
-        finally:
-            lock.release()
         return state
+
+    @contextmanager
+    def _holding(self, acceleration_id: str) -> Iterator[FileLock]:
+        """Hold an acceleration whose supervisor was killed within the block. Raises JobBusy."""
+        lock = self.hold(acceleration_id)
+        self._held.add(acceleration_id)
+        try:
+            yield lock
+        finally:
+            self._held.discard(acceleration_id)
+            lock.release()
 
     @contextmanager
     def taken_over(self, acceleration_id: str) -> Iterator[TakenOver]:
@@ -175,8 +206,7 @@ class Accelerations:
         lives, UsageError if it has ended, and the error of a failed end.
         """
         self._require_resumable(self.state(acceleration_id))
-        lock = self.hold(acceleration_id)
-        try:
+        with self._holding(acceleration_id) as lock:
             # Later wishes are for this process: it holds the lock from now on.
             wish = self._last_number(self._recorded(acceleration_id))
             # Another process may have ended or resumed it before this one had the lock.
@@ -185,10 +215,8 @@ class Accelerations:
             reason = GONE if state.phase in LIVING else state.reason
             state = replace(end_remains(self._control, state), phase="failed", reason=reason)
             self.write(state)
-            flows = (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8")
+            flows = self.flows(acceleration_id)
             yield TakenOver(state, flows, lock, wish)
-        finally:
-            lock.release()
 
     def way_of_run(self, acceleration_id: str | None) -> tuple[str, list[str]]:
         """Return the URL of the proxy for `accelerate run`, and the destinations of the flows whose way in is `run`.
@@ -242,7 +270,8 @@ class Accelerations:
             return with_remains(self._control, state)
 
     def _supervision(self, state: AccelerationState) -> Supervision | None:
-        return supervision_of(state, held=self.is_supervised(state.id), now_s=time.time())
+        is_held = state.id not in self._held and self.is_supervised(state.id)
+        return supervision_of(state, held=is_held, now_s=time.time())
 
     def replan(self, acceleration_id: str, flows: str | None) -> AccelerationState:
         """Place the flows again, or those of another file; return the state after that. Raises UsageError."""
@@ -400,7 +429,12 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file in one step: a reader sees the old or the new content."""
+    os.replace(_write_beside(path, text), path)
+
+
+def _write_beside(path: Path, text: str) -> Path:
+    """Write what may replace a file, and return its path."""
     beside = path.with_name(f"{path.name}.new")
     with open(beside, "w", encoding="utf-8", opener=open_private) as file:
         file.write(text)
-    os.replace(beside, path)
+    return beside

@@ -98,6 +98,8 @@ class ProxyState:
     refused: int = 0
     usd: float = 0.0
     """Cost of its egress."""
+    bytes_per_s: float = 0.0
+    """Rate at which it sends, in both directions."""
     error: str | None = None
     receive_window_bytes: float | None = None
     """Largest window that its kernel allows for what it receives; None if it is not known."""
@@ -160,6 +162,9 @@ class AccelerationState(Document):
     """The state of its supervisor, as the reader found it; None after its end."""
     pools: tuple[PoolState, ...] = ()
     """Connections that proxies keep ready, for each hop that had flows."""
+    assumed_s: float = 0.0
+    """Time for which nobody counted egress, because its supervisor was killed: each proxy is assumed to have sent at
+    its last rate."""
     cost_error: str | None = None
     """Why its cost is not known: what is in the ledger may be too little."""
 

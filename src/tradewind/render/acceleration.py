@@ -31,6 +31,9 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
     if state.cost_error is not None:
         cost = f"cost unknown: {state.cost_error}"
     yield f"  {flows} over {proxies}, {cost}"
+    if state.assumed_s and state.cost_error is None:
+        lasting = format_duration(state.assumed_s)
+        yield f"  nobody counted egress for {lasting}: each proxy is assumed to have sent at its last rate"
     yield from (f"  {line}" for flow in state.flows for line in _flow(flow))
     for proxy in state.proxies:
         error = f": {proxy.error}" if proxy.error else ""

@@ -9,6 +9,7 @@ from tradewind.model.acceleration import AccelerationState, FlowState
 __all__ = ["prometheus_lines"]
 
 BITS_PER_MBIT = 1e6
+BITS_PER_BYTE = 8
 #: Labels, and the value. A value that is not known has no line.
 Sample = tuple[dict[str, str], float | None]
 
@@ -29,6 +30,7 @@ def _whole(states: Iterable[AccelerationState]) -> Iterator[str]:
         for kind, usd in (("machines", state.machines_usd), ("egress", state.egress_usd))
     ]
     yield from _family("usd", "gauge", spent)
+    yield from _family("assumed_seconds", "gauge", [(labels, state.assumed_s) for labels, state in of])
     yield from _family("usd_max", "gauge", [(labels, state.usd_max) for labels, state in of])
     yield from _family("phase", "gauge", [({**labels, "phase": state.phase}, 1) for labels, state in of])
     yield from _family("began_timestamp_seconds", "gauge", [(labels, state.began_unix_s) for labels, state in of])
@@ -94,6 +96,8 @@ def _proxies(states: Iterable[AccelerationState]) -> Iterator[str]:
         for way, count in (("up", proxy.bytes_up), ("down", proxy.bytes_down))
     ]
     yield from _family("proxy_bytes_total", "counter", moved)
+    rates = [(labels, proxy.bytes_per_s * BITS_PER_BYTE) for labels, proxy in of]
+    yield from _family("proxy_bits_per_second", "gauge", rates)
     yield from _family("proxy_refused_total", "counter", [(labels, proxy.refused) for labels, proxy in of])
     yield from _family("proxy_egress_usd", "gauge", [(labels, proxy.usd) for labels, proxy in of])
     windows = [
