@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,11 +18,11 @@ from tradewind.engine.acceleration_remains import end_remains, with_remains
 from tradewind.engine.acceleration_supervision import supervision_of
 from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, JobUnreadable, TradewindError, UsageError
 from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish, Supervision
-from tradewind.model.digest import sha256_hex
 from tradewind.model.document import read_json, to_document
 from tradewind.model.files import open_private, private_folder, read_user_file
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import dataclass, replace
+from tradewind.state.digest import with_digest, without_digest
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
@@ -34,8 +34,6 @@ FOLDER = "accelerations"
 STATE_FILE, WISH_FILE, LOCK_FILE, FLOWS_FILE = "state.json", "wish.json", "lock", "flows.toml"
 #: Held by a process that records a wish.
 WISH_LOCK = "wish.lock"
-#: Key of the digest of a state, in its document.
-DIGEST = "digest"
 #: Interval at which the answer to a wish is looked for.
 LOOK_EVERY_S = 0.1
 #: Timeout of a wish, beside the time to drain: machines are started or ended meanwhile.
@@ -102,8 +100,7 @@ class Accelerations:
 
     def write(self, state: AccelerationState) -> None:
         """Replace the recorded state in one step."""
-        document = to_document(state)
-        _write(self.folder / state.id / STATE_FILE, json.dumps({**document, DIGEST: _digest(document)}))
+        _write(self.folder / state.id / STATE_FILE, json.dumps(with_digest(to_document(state), STATE_FILE)))
 
     def wish(self, acceleration_id: str) -> AccelerationWish | None:
         """Return the latest wish of another process, if there is one."""
@@ -372,9 +369,8 @@ class Accelerations:
         path = self.folder / acceleration_id / STATE_FILE
 
         def whole(document: Any) -> AccelerationState:
-            digest = document.pop(DIGEST, None) if isinstance(document, dict) else None
-            if digest is not None and digest != _digest(document):
-                raise ValueError("its digest differs")
+            if isinstance(document, dict):
+                document = without_digest(document, STATE_FILE)
             state = AccelerationState.from_document(document)
             if state.id != acceleration_id:
                 raise ValueError(f"it is the state of acceleration {state.id}")
@@ -421,10 +417,6 @@ def _read(path: Path, decode: Callable[[Any], T]) -> T:
         raise JobUnreadable(
             f"{path}: {error}", hint=f"`tradewind accelerate down {path.parent.name}` ends what is left of it"
         ) from error
-
-
-def _digest(document: Mapping[str, Any]) -> str:
-    return sha256_hex(json.dumps(document, sort_keys=True).encode())[:16]
 
 
 def _write(path: Path, text: str) -> None:

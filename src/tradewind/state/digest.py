@@ -1,4 +1,4 @@
-"""Digests in the documents of rows. SQLite does not notice a flipped byte, and a document may mean another one then."""
+"""Digests in recorded documents. Neither SQLite nor JSON notices a flipped byte, which may change a meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ DIGITS = 16
 
 
 def with_digest(document: Mapping[str, Any], about: Any) -> dict[str, Any]:
-    """Return a document with a digest of itself and of what it is `about`: the id of its row, or other values there."""
+    """Return a document with a digest of itself and of what it is `about`.
+
+    That is the id of its row, other values there, or its file.
+    """
     plain = json.loads(json.dumps(document))  # As it will be read: all keys are text.
     return {**plain, DIGEST: _digest(plain, about)}
 
