@@ -251,6 +251,15 @@ def test_a_machine_that_no_list_has_shown_for_long_is_ended_all_the_same(
     assert stage.living() == []
 
 
+def test_a_machine_has_ended_although_the_answer_was_lost_and_the_next_call_is_refused(stage: AwsStage) -> None:
+    """The stand-in refuses to end an instance again, because its network interface is gone."""
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.fault("TerminateInstances", lose=True)
+    assert [ended.refusal for ended in provider.terminate([machine.id])] == [None]
+    assert stage.living() == []
+
+
 def test_known_machines_are_ended_although_the_permission_to_list_them_is_gone(stage: AwsStage) -> None:
     provider = stage.provider()
     (machine,) = launch(provider)

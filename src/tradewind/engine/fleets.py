@@ -145,7 +145,7 @@ class Fleets:
     def cost_usd(self, record: FleetRecord) -> float | None:
         """Return the cost of a fleet's machines so far, at list prices; None if nobody counts it. Raises StateError."""
         receipt = self._receipt(record.id)
-        return self._job_usd(record) if receipt is None else receipt(()).usd
+        return self._job_usd(record) if receipt is None else receipt().usd
 
     def _job_usd(self, record: FleetRecord) -> float | None:
         """Return what the machines of a fleet have cost its job so far; None without a job or a ledger."""
@@ -272,16 +272,16 @@ class Fleets:
                 continue
             # A living owner charges its job itself.
             job_id, unbooked = self._book_ends(record, jobs if is_free else (), ended.unlaunched)
-            usd = None
-            if is_free and unbooked is None:
-                with suppress(StateError):  # The other fleets must end nevertheless.
-                    usd = self._job_usd(record)
+            usd, shown = None, None
+            with suppress(StateError):  # The other fleets must end nevertheless.
+                shown = None if receipt is None else receipt()
+                usd = self._job_usd(record) if is_free and unbooked is None else None
             yield FleetEnd(
                 record.id,
                 ended.machines,
                 job_id=job_id or job_of(record.purpose),
                 unbooked=unbooked,
-                receipt=None if receipt is None else receipt(ended.unlaunched),
+                receipt=shown,
                 remains=remains,
                 usd=usd,
             )
@@ -308,23 +308,22 @@ class Fleets:
         found = map(job_of, [record.purpose, *(use.job for use in WarmBook(self._journal).uses(record.id))])
         return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
 
-    def _receipt(self, fleet_id: str) -> Callable[[Collection[str]], WarmReceipt] | None:
-        """Return how to get the cost of a warm fleet until then, without some of its machines; None for other fleets.
+    def _receipt(self, fleet_id: str) -> Callable[[], WarmReceipt] | None:
+        """Return how to get the cost of a warm fleet until then, when it may have ended; None for other fleets.
 
-        All is read now: ending the fleet removes its leases. Raises StateError.
+        Its leases and uses are read now. Raises StateError.
         """
         book, read_s = WarmBook(self._journal), time.time()
         if (keeping := book.keeping(fleet_id)) is None:
             return None
-        lives, lapses, uses = self._journal.lives(fleet_id), self._journal.lease_ends(fleet_id), book.uses(fleet_id)
+        lapses, uses = self._journal.lease_ends(fleet_id), book.uses(fleet_id)
 
-        def receipt(without: Collection[str]) -> WarmReceipt:
+        def receipt() -> WarmReceipt:
             now_s, spans = time.time(), list[tuple[str, float]]()
-            for name, began_s, ended_s in lives:
+            for name, began_s, ended_s in self._journal.lives(fleet_id):
                 # A machine that no job used has ended with its lease, and nobody has noted that.
-                end_s = ended_s or min(now_s, lapses.get(name, now_s))
-                if ended_s is not None or name not in without:
-                    spans.append((name, max(0.0, end_s - began_s)))
+                end_s = min(ended_s or now_s, lapses.get(name, now_s))
+                spans.append((name, max(0.0, end_s - began_s)))
             used = [(use.machine, (use.ended_unix_s or read_s) - use.began_unix_s) for use in uses]
             prices = {name: one.usd_per_s for name, one in keeping.machines.items()}
             least_s = {name: one.billed_s_min for name, one in keeping.machines.items()}

@@ -371,8 +371,7 @@ class AwsProvider:
         try:
             known = self._ours_among(region, instances)
             living = {one.id.partition("/")[2]: one for one in known if not one.ended}
-            refused = self._end_all(region, sorted(living))
-            refusals = {name: why for name, why in refused.items() if not self._is_gone(f"{region}/{name}", why)}
+            refusals = self._still_there(region, self._end_all(region, sorted(living)))
             ended_s = time.time()
             answers = {
                 one.id: Ended(one.id, refusal=refusals[name])
@@ -435,6 +434,21 @@ class AwsProvider:
         unlisted = wanted - {machine.id for machine in listed}
         seen = dict(self._seen)  # Other threads launch machines meanwhile.
         return [*listed, *(machine for _, machine in seen.values() if machine.id in unlisted)]
+
+    def _still_there(self, region: str, refused: Mapping[str, Refusal]) -> dict[str, Refusal]:
+        """Return those refusals to end an instance, by name, whose instance has not ended.
+
+        A call whose answer was lost may have ended it, and another one after it be refused.
+        """
+        ended: set[str] = set()
+        if refused:
+            with suppress(CallRefused):
+                listed = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": sorted(refused)}])
+                ended = {machine.id for machine in listed if machine.ended}
+        ids = {name: f"{region}/{name}" for name in refused}
+        return {
+            name: why for name, why in refused.items() if ids[name] not in ended and not self._is_gone(ids[name], why)
+        }
 
     def _is_gone(self, machine_id: str, refusal: Refusal) -> bool:
         """Return whether the end of an instance was refused because it has ended: lists have not shown it for long."""
