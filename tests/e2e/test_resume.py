@@ -80,8 +80,8 @@ def journal(command: Command, job_id: str) -> sqlite3.Connection:
 def restart_machine(command: Command, job_id: str) -> None:
     """Change the journal as if everything had been written in another boot."""
     connection = journal(command, job_id)
-    connection.execute("UPDATE part SET tag = 'the-boot-before'")
-    connection.execute("UPDATE done SET boot = 'the-boot-before' WHERE boot IS NOT NULL")
+    connection.execute("UPDATE part SET tag = 'the-boot-before', digest = NULL")
+    connection.execute("UPDATE done SET boot = 'the-boot-before', digest = NULL WHERE boot IS NOT NULL")
     connection.close()
 
 
@@ -385,6 +385,27 @@ def test_a_job_is_not_resumed_with_another_list_of_names(command: Command, tmp_p
     kept.write_bytes(whole)
     command.run("jobs", "resume", str(job["id"])).expect(0)
     assert tree_hashes(copy) == tree_hashes(source)
+
+
+def test_a_part_that_only_a_damaged_journal_knows_is_not_believed(command: Command, tmp_path: Path) -> None:
+    source, copy = tmp_path / "large", tmp_path / "to" / "copy"
+    write_large(source, 64 * MIB)
+    job_id = interrupted(command, "cp", source, copy)
+    (temporary,) = copy.parent.iterdir()
+    connection = journal(command, job_id)
+    assert connection.execute("SELECT count(*) FROM part WHERE part IN (2, 3)").fetchone() == (2,)
+    # Part 3 had not arrived yet, and then one bit of the row of part 2 changes.
+    zero(temporary, 2 * 5 * MIB, 5 * MIB)
+    connection.execute("DELETE FROM part WHERE part = 3")
+    connection.execute("UPDATE part SET part = 3 WHERE part = 2")
+    connection.close()
+    refused = command.run("jobs", "resume", job_id).expect(1)
+    path = command.state / "jobs" / job_id / "journal.sqlite"
+    assert f"error: the journal {path} is damaged: a row of the table part differs from its checksum" in refused.stderr
+    assert "hint: start the transfer again" in refused.stderr
+    assert not copy.exists()
+    command.run("cp", source, copy).expect(0)
+    assert copy.read_bytes() == source.read_bytes()
 
 
 def test_a_job_whose_record_was_changed_deletes_nothing_at_another_place(command: Command, tmp_path: Path) -> None:

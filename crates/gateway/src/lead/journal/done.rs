@@ -1,5 +1,6 @@
 //! The objects that earlier runs have closed and proven. Looked up on disk, so their number is not limited by memory.
 
+use super::digest::Digest;
 use super::{JournalError, open_read_only};
 use crate::background::Background;
 use crate::node::work::Unsynced;
@@ -202,25 +203,63 @@ impl DoneSet {
 }
 
 fn ask(connection: &Connection, objects: &[(u16, String, u64)]) -> rusqlite::Result<Vec<Done>> {
-    let sql = "SELECT fingerprint, boot, crc64nvme, crc32c, written FROM done WHERE target = ?1 AND target_key = ?2";
+    let sql = "SELECT fingerprint, size_bytes, boot, crc64nvme, crc32c, written, digest FROM done
+               WHERE target = ?1 AND target_key = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let verdicts = objects.iter().map(|(target, target_key, fingerprint)| {
+        let done_of = |row: &Row<'_>| done_of(*target, target_key, row);
         let found = statement.query_row(params![target, target_key], done_of).optional()?;
         Ok(found.filter(|(found, _)| found == fingerprint).map_or(Done::No, |(_, done)| done))
     });
     verdicts.collect()
 }
 
-fn done_of(row: &Row<'_>) -> rusqlite::Result<(u64, Done)> {
-    let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
-    let Some(boot) = row.get(1)? else {
-        let written: Option<String> = row.get(4)?;
-        let written = written.map(|text| serde_json::from_str(&text)).transpose();
+fn done_of(target: u16, target_key: &str, row: &Row<'_>) -> rusqlite::Result<(u64, Done)> {
+    let columns = DoneColumns {
+        target,
+        target_key,
+        fingerprint: row.get(0)?,
+        size_bytes: row.get(1)?,
+        boot: row.get_ref(2)?.as_str_or_null()?,
+        crc64nvme: row.get(3)?,
+        crc32c: row.get(4)?,
+        written: row.get_ref(5)?.as_str_or_null()?,
+    };
+    columns.digest().check("done", row.get(6)?)?;
+    let fingerprint = columns.fingerprint.cast_unsigned();
+    let Some(boot) = columns.boot else {
+        let written = columns.written.map(serde_json::from_str).transpose();
         let written =
-            written.map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, Box::new(error)))?;
+            written.map_err(|error| rusqlite::Error::FromSqlConversionFailure(5, Type::Text, Box::new(error)))?;
         return Ok((fingerprint, Done::Yes(written)));
     };
-    let checksums =
-        Checksums { crc64nvme: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned), crc32c: row.get(3)?, md5: None };
-    Ok((fingerprint, Done::Unsynced(Unsynced { boot, checksums })))
+    let crc64nvme = columns.crc64nvme.map(i64::cast_unsigned);
+    let checksums = Checksums { crc64nvme, crc32c: columns.crc32c, md5: None };
+    Ok((fingerprint, Done::Unsynced(Unsynced { boot: boot.to_owned(), checksums })))
+}
+
+/// A row of `done`.
+pub(super) struct DoneColumns<'a> {
+    pub(super) target: u16,
+    pub(super) target_key: &'a str,
+    pub(super) fingerprint: i64,
+    pub(super) size_bytes: i64,
+    pub(super) boot: Option<&'a str>,
+    pub(super) crc64nvme: Option<i64>,
+    pub(super) crc32c: Option<u32>,
+    pub(super) written: Option<&'a str>,
+}
+
+impl DoneColumns<'_> {
+    pub(super) fn digest(&self) -> Digest {
+        Digest::new()
+            .number(i64::from(self.target))
+            .text(self.target_key)
+            .number(self.fingerprint)
+            .number(self.size_bytes)
+            .text(self.boot)
+            .number(self.crc64nvme)
+            .number(self.crc32c.map(i64::from))
+            .text(self.written)
+    }
 }

@@ -1,5 +1,7 @@
 //! The journal's entries, and how they are written to and read from the tables.
 
+use super::digest::Digest;
+use super::done::DoneColumns;
 use crate::node::work::Unsynced;
 use rusqlite::{CachedStatement, Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -130,8 +132,8 @@ pub(super) struct Writing<'t> {
 impl<'t> Writing<'t> {
     pub(super) fn begin(transaction: &'t Transaction<'t>) -> rusqlite::Result<Self> {
         let sql = "INSERT OR REPLACE INTO done
-                       (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+                       (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written, digest)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let done = transaction.prepare_cached(sql)?;
         let sql = "SELECT EXISTS (SELECT 1 FROM upload)";
         let has_uploads = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
@@ -145,12 +147,17 @@ impl<'t> Writing<'t> {
                 if self.has_uploads {
                     forget_uploads(self.transaction, *target, target_key)?;
                 }
-                let boot = unsynced.as_ref().map(|unsynced| &unsynced.boot);
+                let boot = unsynced.as_ref().map(|unsynced| unsynced.boot.as_str());
                 let sums = unsynced.as_ref().map(|unsynced| unsynced.checksums).unwrap_or_default();
                 let (size_bytes, crc64nvme) = (size_bytes.cast_signed(), sums.crc64nvme.map(u64::cast_signed));
-                let (fingerprint, written) = (fingerprint.cast_signed(), written.as_ref().map(to_json).transpose()?);
+                let (fingerprint, crc32c) = (fingerprint.cast_signed(), sums.crc32c);
+                let written = written.as_ref().map(to_json).transpose()?;
+                let (target, written) = (*target, written.as_deref());
+                let columns =
+                    DoneColumns { target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written };
+                let digest = columns.digest().sum();
                 let values =
-                    params![target, target_key, fingerprint, size_bytes, boot, crc64nvme, sums.crc32c, written];
+                    params![target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written, digest];
                 self.done.execute(values).map(drop)
             }
             Entry::Intent(intent) => {
@@ -185,13 +192,15 @@ fn write_other(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result
             write_opened(transaction, *target, target_key, upload, *has_unnamed)
         }
         Entry::Part { target, target_key, part } => {
-            let sql = "INSERT OR REPLACE INTO part (upload, part, size_bytes, tag, crc64nvme, crc32c, md5)
-                       SELECT id, ?3, ?4, ?5, ?6, ?7, ?8 FROM upload
+            let sql = "INSERT OR REPLACE INTO part (upload, part, size_bytes, tag, crc64nvme, crc32c, md5, digest)
+                       SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM upload
                        WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
             let sums = &part.checksums;
             let (crc64nvme, md5) = (sums.crc64nvme.map(u64::cast_signed), sums.md5.as_ref().map(|sum| &sum[..]));
             let size_bytes = part.size_bytes.cast_signed();
-            let values = params![target, target_key, part.part, size_bytes, part.tag, crc64nvme, sums.crc32c, md5];
+            let digest = part_digest(*target, target_key, part).sum();
+            let values =
+                params![target, target_key, part.part, size_bytes, part.tag, crc64nvme, sums.crc32c, md5, digest];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
         Entry::Undone { target, target_key } => {
@@ -226,9 +235,9 @@ fn write_opened(
 ) -> rusqlite::Result<()> {
     if has_unnamed {
         let sql = "INSERT INTO upload (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
-                                       options, intent_unix_ms, superseded)
+                                       options, intent_unix_ms, digest, superseded)
                    SELECT target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
-                          options, intent_unix_ms, 1
+                          options, intent_unix_ms, digest, 1
                    FROM upload AS this
                    WHERE target = ?1 AND target_key = ?2 AND superseded = 0
                          AND NOT EXISTS (SELECT 1 FROM upload WHERE target = ?1 AND target_key = ?2
@@ -260,8 +269,9 @@ fn write_intent(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Res
     supersede(transaction, intent)?;
     let options = to_json(&intent.options)?;
     let sql = "INSERT INTO upload
-                   (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+                   (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms,
+                    digest)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let values = params![
         intent.target,
         intent.target_key,
@@ -271,18 +281,47 @@ fn write_intent(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Res
         intent.chunk_bytes.cast_signed(),
         options,
         intent.intent_unix_ms,
+        intent_digest(intent, &options).sum(),
     ];
     transaction.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-const INTENT_COLUMNS: &str =
-    "id, target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms, upload_id";
+/// The checksum of an upload. It has no name until the store has returned one, and a wrong name is one that the store
+/// does not know.
+fn intent_digest(intent: &Intent, options: &str) -> Digest {
+    Digest::new()
+        .number(i64::from(intent.target))
+        .text(intent.target_key.as_str())
+        .text(intent.source_key.as_str())
+        .number(intent.size_bytes.cast_signed())
+        .number(intent.fingerprint.cast_signed())
+        .number(intent.chunk_bytes.cast_signed())
+        .text(options)
+        .number(intent.intent_unix_ms)
+}
+
+/// The checksum of a part of an object. It has the object's name, so the part belongs to no other upload.
+fn part_digest(target: u16, target_key: &str, part: &PartTag) -> Digest {
+    let sums = &part.checksums;
+    Digest::new()
+        .number(i64::from(target))
+        .text(target_key)
+        .number(i64::from(part.part))
+        .number(part.size_bytes.cast_signed())
+        .text(part.tag.as_str())
+        .number(sums.crc64nvme.map(u64::cast_signed))
+        .number(sums.crc32c.map(i64::from))
+        .bytes(sums.md5)
+}
+
+const INTENT_COLUMNS: &str = "id, target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, \
+                              intent_unix_ms, upload_id, digest";
 
 fn intent_of(row: &Row<'_>) -> rusqlite::Result<Intent> {
-    let options: String = row.get(7)?;
-    let options = serde_json::from_str(&options)
+    let text: String = row.get(7)?;
+    let options = serde_json::from_str(&text)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(7, rusqlite::types::Type::Text, Box::new(error)))?;
-    Ok(Intent {
+    let intent = Intent {
         target: row.get(1)?,
         target_key: row.get(2)?,
         source_key: row.get(3)?,
@@ -291,7 +330,9 @@ fn intent_of(row: &Row<'_>) -> rusqlite::Result<Intent> {
         chunk_bytes: row.get::<_, i64>(6)?.cast_unsigned(),
         options,
         intent_unix_ms: row.get(8)?,
-    })
+    };
+    intent_digest(&intent, &text).check("upload", row.get(10)?)?;
+    Ok(intent)
 }
 
 /// Returns the boots in which earlier runs may have written, and when the first run in each began (Unix ms).
@@ -330,7 +371,8 @@ fn read_uploads(connection: &Connection, which: &str) -> rusqlite::Result<Vec<Un
 }
 
 fn read_parts(connection: &Connection) -> rusqlite::Result<BTreeMap<i64, Vec<PartTag>>> {
-    let sql = "SELECT upload, part, size_bytes, tag, crc64nvme, crc32c, md5 FROM part ORDER BY upload, part";
+    let sql = "SELECT upload, part, part.size_bytes, tag, crc64nvme, crc32c, md5, target, target_key, part.digest
+               FROM part JOIN upload ON upload.id = part.upload ORDER BY upload, part";
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
     let mut parts: BTreeMap<i64, Vec<PartTag>> = BTreeMap::new();
@@ -342,6 +384,7 @@ fn read_parts(connection: &Connection) -> rusqlite::Result<BTreeMap<i64, Vec<Par
         };
         let size_bytes = row.get::<_, i64>(2)?.cast_unsigned();
         let part = PartTag { part: row.get(1)?, size_bytes, tag: row.get(3)?, checksums };
+        part_digest(row.get(7)?, row.get_ref(8)?.as_str()?, &part).check("part", row.get(9)?)?;
         parts.entry(row.get(0)?).or_default().push(part);
     }
     Ok(parts)

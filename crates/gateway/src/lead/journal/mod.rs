@@ -7,10 +7,12 @@
 //! Guarantees: entries become visible in the order given and never partly; what [`Journal::record_durably`] or
 //! [`Journal::flush`] has returned for survives a power cut, the rest survives the death of the process once its batch
 //! is written ([`BATCH_MS_MAX`]). Losing a tail of entries costs only work done twice: an object is recorded as done
-//! after it is proven, never before, and an upload's intent is durable before the upload is opened.
+//! after it is proven, never before, and an upload's intent is durable before the upload is opened. A row that was
+//! changed by anything but the journal is an error.
 //!
 //! No secret is ever recorded.
 
+mod digest;
 mod done;
 mod entry;
 mod schema;
@@ -22,6 +24,7 @@ pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 
 use crate::background::Background;
 use crate::lead::state_dir::StateDir;
+use digest::RowDamaged;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -107,7 +110,11 @@ impl JournalError {
     fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-        let (path, message) = (path.to_owned(), error.to_string());
+        let message = match error {
+            FromSqlConversionFailure(_, _, cause) if cause.is::<RowDamaged>() => cause.to_string(),
+            _ => error.to_string(),
+        };
+        let path = path.to_owned();
         match error.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { path, message },
             // A row that no version of Tradewind has written.

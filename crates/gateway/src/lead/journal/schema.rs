@@ -10,7 +10,7 @@ use std::path::Path;
 /// Marks an SQLite file as ours ("TWjn").
 const APPLICATION_ID: i64 = 0x5457_6a6e;
 /// Schema version; increases when the tables change.
-pub(super) const SCHEMA: i64 = 4;
+pub(super) const SCHEMA: i64 = 5;
 /// The oldest schema that can be migrated.
 const SCHEMA_MIN: i64 = 1;
 /// Journals up to this size are checked page by page when they are opened; larger ones as they are read.
@@ -22,7 +22,8 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// the store has returned it. A `superseded` row belongs to an earlier state of its object and stays until the upload
 /// is aborted. Checksums are stored as the signed integers of the same bits. `written` is the destination store's
 /// description of the object (JSON of [`Written`](tradewind_store::Written)); NULL unless the job deletes its sources,
-/// or if an older version wrote the row.
+/// or if an older version wrote the row. `digest` is the [checksum](super::digest) of the row, here and in the other
+/// tables; NULL if an older version wrote it.
 const DONE: &str = "
     CREATE TABLE done (
         target INTEGER NOT NULL,
@@ -33,6 +34,7 @@ const DONE: &str = "
         crc64nvme INTEGER,
         crc32c INTEGER,
         written TEXT,
+        digest INTEGER,
         PRIMARY KEY (target, target_key)
     ) WITHOUT ROWID;
 ";
@@ -60,6 +62,7 @@ const PART: &str = "
         crc64nvme INTEGER,
         crc32c INTEGER,
         md5 BLOB,
+        digest INTEGER,
         PRIMARY KEY (upload, part)
     ) WITHOUT ROWID;
 ";
@@ -74,7 +77,8 @@ const UPLOAD_COLUMNS: &str = "
         options TEXT NOT NULL,
         intent_unix_ms INTEGER NOT NULL,
         upload_id TEXT,
-        superseded INTEGER NOT NULL DEFAULT 0";
+        superseded INTEGER NOT NULL DEFAULT 0,
+        digest INTEGER";
 const INDICES: &str = "
     CREATE UNIQUE INDEX upload_current ON upload (target, target_key) WHERE superseded = 0;
     CREATE INDEX upload_of_key ON upload (target, target_key);
@@ -83,7 +87,7 @@ const INDICES: &str = "
 const UPLOADS_OF_1: &str = "
     INSERT INTO upload_new
         SELECT id, target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms,
-               upload_id, 0 FROM upload;
+               upload_id, 0, NULL FROM upload;
     DROP TABLE upload;
     ALTER TABLE upload_new RENAME TO upload;
     ALTER TABLE done ADD COLUMN boot TEXT;
@@ -94,6 +98,13 @@ const UPLOADS_OF_1: &str = "
 ";
 /// Migrates from schema 2.
 const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
+/// Migrates from schema 4.
+const DIGESTS_OF_4: &str = "
+    ALTER TABLE done ADD COLUMN digest INTEGER;
+    ALTER TABLE part ADD COLUMN digest INTEGER;
+";
+/// Migrates from schemas 2 to 4; schema 1 gets another table of uploads.
+const UPLOADS_OF_4: &str = "ALTER TABLE upload ADD COLUMN digest INTEGER;";
 
 /// Creates the file of a new journal.
 ///
@@ -184,7 +195,13 @@ fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
     if found <= 2 {
         transaction.execute_batch(COPIES_OF_2)?;
     }
-    transaction.execute_batch(DELETION)?;
+    if found <= 3 {
+        transaction.execute_batch(DELETION)?;
+    }
+    if found > 1 {
+        transaction.execute_batch(UPLOADS_OF_4)?;
+    }
+    transaction.execute_batch(DIGESTS_OF_4)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()
 }

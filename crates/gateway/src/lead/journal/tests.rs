@@ -474,3 +474,99 @@ async fn entries_that_nobody_flushes_are_readable_after_the_longest_wait() {
     tokio::time::sleep(std::time::Duration::from_millis(BATCH_MS_MAX + 1)).await;
     assert_eq!(count(), 2);
 }
+
+/// Keys whose objects and uploads are in the journal that is damaged.
+const DAMAGED_KEYS: [&str; 2] = ["a6", "a7"];
+
+/// The file of a journal that holds objects, uploads and parts, all of it moved out of the log.
+async fn bytes_of_full_journal(state: &StateDir) -> Vec<u8> {
+    let journal = Journal::create(state).unwrap();
+    for (number, key) in DAMAGED_KEYS.into_iter().enumerate() {
+        let unsynced = Unsynced { boot: "boot".to_owned(), checksums: part(1, Some(9)).checksums };
+        let entries = [
+            Entry::Intent(Box::new(intent(0, key, 5))),
+            Entry::Opened {
+                target: 0,
+                target_key: key.to_owned(),
+                upload: UploadId(format!("u{number}")),
+                has_unnamed: true,
+            },
+            Entry::Part { target: 0, target_key: key.to_owned(), part: part(6, Some(3)) },
+            Entry::Part { target: 0, target_key: key.to_owned(), part: part(8, None) },
+            Entry::Closed {
+                target: 1,
+                target_key: key.to_owned(),
+                fingerprint: 7,
+                size_bytes: 20,
+                unsynced: number.is_multiple_of(2).then_some(unsynced),
+                written: Some(Box::new(Written { etag: Some("tag".to_owned()), ..Written::default() })),
+            },
+        ];
+        for entry in entries {
+            journal.record(entry).await.unwrap();
+        }
+    }
+    journal.flush().await.unwrap();
+    drop(journal);
+    std::fs::read(state.path().join(JOURNAL_FILE)).unwrap()
+}
+
+/// What a resumed job believes of a journal.
+type Believed = (Vec<UnfinishedUpload>, Vec<Intent>, Vec<Done>);
+
+async fn believed(state: &StateDir) -> Result<Believed, JournalError> {
+    let journal = Journal::open_existing(state)?;
+    let asked = DAMAGED_KEYS.into_iter().map(|key| (1, key.to_owned(), 7)).collect();
+    let done = journal.done_set()?.contains(asked).await?;
+    Ok((journal.unfinished().await?, journal.pending_intents().await?, done))
+}
+
+/// SQLite has no checksums of its own, so a changed bit in the file may leave valid tables.
+#[tokio::test]
+async fn a_row_that_was_changed_is_not_believed() {
+    let (_dir, state) = state_dir();
+    let whole = bytes_of_full_journal(&state).await;
+    let (uploads, intents, done) = believed(&state).await.unwrap();
+    assert_eq!((uploads.len(), intents.len(), done.len()), (2, 2, 2));
+    let path = state.path().join(JOURNAL_FILE);
+    for change in [
+        "UPDATE part SET part = 7 WHERE part = 6",
+        "UPDATE OR REPLACE part SET upload = (SELECT max(upload) FROM part) WHERE part = 8",
+        "UPDATE part SET size_bytes = size_bytes + 1",
+        "UPDATE part SET tag = 'etag-9' WHERE part = 8",
+        "UPDATE part SET crc64nvme = 4 WHERE crc64nvme = 3",
+        "UPDATE part SET crc64nvme = 0 WHERE crc64nvme IS NULL",
+        "UPDATE part SET crc32c = 1",
+        "UPDATE part SET md5 = NULL",
+        "UPDATE upload SET target = 1",
+        "UPDATE upload SET target_key = 'a5' WHERE target_key = 'a7'",
+        "UPDATE upload SET source_key = 'b'",
+        "UPDATE upload SET size_bytes = 1",
+        "UPDATE upload SET fingerprint = 4",
+        "UPDATE upload SET chunk_bytes = 1",
+        "UPDATE upload SET options = replace(options, 'COLD', 'GOLD')",
+        "UPDATE upload SET intent_unix_ms = 0",
+        "UPDATE done SET target_key = 'a7', fingerprint = 7 WHERE target_key = 'a6'",
+        "UPDATE done SET size_bytes = 21",
+        "UPDATE done SET boot = 'root' WHERE boot IS NOT NULL",
+        "UPDATE done SET boot = NULL WHERE boot IS NOT NULL",
+        "UPDATE done SET crc64nvme = 8 WHERE crc64nvme IS NOT NULL",
+        "UPDATE done SET crc32c = 8 WHERE crc32c IS NOT NULL",
+        "UPDATE done SET written = replace(written, 'tag\"', 'tah\"')",
+        "UPDATE done SET written = NULL",
+        "UPDATE done SET digest = digest + 1",
+    ] {
+        for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
+            std::fs::remove_file(state.path().join(log)).ok();
+        }
+        std::fs::write(&path, &whole).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        // The row of an object in place of another's.
+        connection.execute("DELETE FROM done WHERE target_key = 'a7' AND ?1 LIKE '%a7%a6%'", [change]).unwrap();
+        assert!(connection.execute(change, []).unwrap() > 0, "{change}");
+        drop(connection);
+        let refused = believed(&state).await.unwrap_err();
+        assert!(matches!(refused, JournalError::Corrupt { .. }), "{change}: {refused}");
+        assert!(refused.to_string().ends_with("differs from its checksum"), "{change}: {refused}");
+    }
+}
