@@ -125,7 +125,21 @@ def without_nulls(document: Any) -> Any:
 
 def test_documents_with_every_field_set_match_the_schema() -> None:
     store = StoreSpec(
-        "s3://b", "http://e", "r", "p", True, True, True, "/ca", True, True, True, "machine", "arn", {"objects": "1"}
+        "s3://b",
+        "http://e",
+        "r",
+        "p",
+        True,
+        True,
+        True,
+        "/ca",
+        True,
+        True,
+        True,
+        True,
+        "machine",
+        "arn",
+        {"objects": "1"},
     )
     job = JobSpec(
         store,

@@ -12,11 +12,8 @@ import pytest
 
 from tests.service.guest_hosts import contents, tradewind, with_dublin
 from tests.service.server import Server
-from tradewind.engine.guest_programs import _require_known_hosts
 from tradewind.engine.launch_spec import guest_launch
-from tradewind.errors import GatewayError
 from tradewind.model.guest import Guest
-from tradewind.model.program import HopSpec, Program
 
 OBJECTS, OBJECT_BYTES = 12, 2_000_000
 
@@ -64,32 +61,6 @@ def test_routes_are_refused_by_a_service_with_one_address(tmp_path: Path) -> Non
     with with_dublin(tmp_path / "service") as server:
         done = tradewind(server, tmp_path, "send", "--routes", "2", str(large_files(tmp_path / "sent")), "dublin:one")
     assert done.returncode == 2 and "--guest-address" in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("owner", "others", "routes_max", "said"),
-    [
-        ("192.0.2.7:1", ["8.8.8.8:2"], 1, "another host"),
-        ("8.8.4.4:1", ["8.8.8.8:2"], 2, None),
-        ("8.8.4.4:1", ["8.8.8.8:2", "9.9.9.9:2"], 2, "more than 2 hosts"),
-        ("8.8.4.4:1", ["10.0.0.1:22"], 2, "another network"),
-        ("8.8.4.4:1", ["127.0.0.1:22"], 2, "another network"),
-        ("8.8.4.4:1", ["printer.lan:22"], 2, "another network"),
-        ("10.1.0.1:1", ["10.0.0.1:2"], 2, None),
-        ("10.1.0.1:1", ["169.254.169.254:80"], 2, "another network"),
-        ("10.1.0.1:1", ["[::ffff:10.0.0.1]:2"], 2, None),
-        ("10.1.0.1:1", ["[::ffff:127.0.0.1]:22"], 2, "another network"),
-        ("10.1.0.1:1", ["[::ffff:169.254.169.254]:80"], 2, "another network"),
-    ],
-)
-def test_a_host_dials_no_other_network(owner: str, others: list[str], routes_max: int, said: str | None) -> None:
-    hops = tuple(HopSpec(f"hop-{number}", 1, address) for number, address in enumerate([owner, *others]))
-    program = Program("job", "guest", (), hops, ())
-    if said is None:
-        _require_known_hosts(program, owner, routes_max)
-        return
-    with pytest.raises(GatewayError, match=said):
-        _require_known_hosts(program, owner, routes_max)
 
 
 def test_a_plan_has_a_route_for_each_address() -> None:

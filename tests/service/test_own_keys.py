@@ -14,6 +14,7 @@ from testbed.faults.http import HttpProxy
 from testbed.faults.rules import Answer, Request, Rule
 from testbed.s3 import S3
 from testbed.servers import InstallError, versitygw
+from tests.service.guest_hosts import tradewind
 from tests.service.server import Server, until
 
 ARN = "arn:aws:iam::123456789012:user/operator"
@@ -34,7 +35,8 @@ def store(tmp_path: Path) -> Iterator[tuple[HttpProxy, Server]]:
         proxy = HttpProxy(real.endpoint)
         stack.callback(proxy.stop)
         environment = {**real.environment, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
-        server = Server(tmp_path, "--allow-store", "s3://bucket", **environment)
+        allowed = "--allow-store", "s3://bucket", "--site", "store=s3://bucket"
+        server = Server(tmp_path, *allowed, **environment)
         (server.data / "source").mkdir()
         for number in range(3):
             (server.data / "source" / str(number)).write_bytes(os.urandom(1000))
@@ -76,6 +78,19 @@ def test_a_refusal_of_the_operators_keys_names_its_code_only(
     assert f"{code}, HTTP {status}" in told, "what helps a tenant stays"
     assert [secret for secret in SECRETS if secret in told] == []
     assert WORDS in server.log, "the operator reads all of it"
+
+
+def test_the_host_of_a_send_learns_the_code_only(store: tuple[HttpProxy, Server], tmp_path: Path) -> None:
+    proxy, server = store
+    proxy.add(Rule(Answer(403, "AccessDenied", WORDS), when=lambda request: request.method in ("PUT", "POST")))
+    host = tmp_path / "host"
+    done = tradewind(server, host, "send", str(server.data / "source"), "store:sent")
+    assert done.returncode != 0
+    kept = b"".join(path.read_bytes() for path in (host / "state").rglob("*") if path.is_file())
+    assert "AccessDenied, HTTP 403" in done.stderr and b"AccessDenied, HTTP 403" in kept
+    assert ARN not in done.stderr and ARN.encode() not in kept
+    logs = b"".join(path.read_bytes() for path in server.state.rglob("*") if path.is_file())
+    assert WORDS.encode() in logs, "the operator reads all of it"
 
 
 def test_a_quote_that_the_operators_keys_cannot_count_names_the_code_only(store: tuple[HttpProxy, Server]) -> None:

@@ -40,6 +40,10 @@ pub struct StoreSpec {
     /// Files: the path of the root was resolved before. If a part of it is a symbolic link, that is an error.
     #[serde(default)]
     pub resolved_root: bool,
+    /// A sink tells its lead only code and status of what the store answers: the store's words may name the account of
+    /// the credentials, and the lead may be on the host of somebody else.
+    #[serde(default)]
+    pub hides_words: bool,
     /// Credentials for this store that a gateway on a rented machine gets.
     #[serde(default)]
     pub lending: Lending,

@@ -72,6 +72,37 @@ impl ErrorKind {
         use ErrorKind::*;
         matches!(self, Expired | SlowDown | Timeout | Connection | Server | Truncated | ChecksumMismatch)
     }
+
+    /// The meaning in words that are the same for every store.
+    fn meaning(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            NotFound => "there is no such object",
+            BucketNotFound => "there is no such bucket",
+            Forbidden => "this is not allowed",
+            Unauthenticated | Expired => "the credentials are missing, refused or expired",
+            PreconditionFailed => "the object has changed",
+            Overwritten => "the object was replaced",
+            Lost => "the store has lost the object",
+            Occupied => "something else is in the way",
+            HasSnapshots => "the object has snapshots",
+            Archived => "the object is archived",
+            CustomerKey => "the object is encrypted with a key of its owner",
+            UploadNotFound => "the upload is gone",
+            SlowDown => "the store asks for fewer requests",
+            Timeout | Unfinished => "the store did not answer in time",
+            Connection => "the connection to the store failed",
+            Server => "the store failed",
+            Truncated => "the answer ended early",
+            ChecksumMismatch => "the checksum does not match",
+            InvalidKey | Link | BrokenLink => "the store cannot hold this name",
+            NoSpace => "the store is full",
+            BadRequest => "the store refused the request",
+            Unsupported => "the store cannot do this",
+            Protocol => "the answer does not fit the request",
+            Configuration => "the settings for this store are wrong",
+        }
+    }
 }
 
 /// An error of one operation on one key of one store.
@@ -85,6 +116,8 @@ pub struct Error {
     pub url: String,
     /// Report of the store or the system, in one line, with its code and request id if it gave one.
     pub message: String,
+    /// The store's code and the status of its answer, such as `AccessDenied, HTTP 403`; `None` without an answer.
+    pub answer: Option<String>,
 }
 
 /// S3's code for a request that was signed at a time too far from the store's.
@@ -120,7 +153,19 @@ impl Error {
     pub fn new(kind: ErrorKind, operation: &'static str, url: impl Into<String>, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         let message = message.lines().next().unwrap_or_default().to_owned();
-        Self { kind, operation, url: url.into(), message }
+        Self { kind, operation, url: url.into(), message, answer: None }
+    }
+
+    /// The same error, with the store's code and status.
+    pub(crate) fn answered(self, answer: String) -> Self {
+        Self { answer: Some(answer), ..self }
+    }
+
+    /// The same error for somebody who may not know the account of the credentials, the address of the store or where
+    /// both were found: with code and status, or else the meaning, in place of all words.
+    pub fn without_words(&self) -> Self {
+        let message = self.answer.clone().unwrap_or_else(|| self.kind.meaning().to_owned());
+        Self { message, ..self.clone() }
     }
 }
 
@@ -139,4 +184,19 @@ pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
         cause = next;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_without_words_has_code_and_status_or_its_meaning() {
+        let words = "User: arn:aws:iam::123456789012:user/operator is not authorized (AccessDenied), HTTP 403";
+        let refused = Error::new(ErrorKind::Forbidden, "put", "s3://b/k", words);
+        assert_eq!(refused.without_words().to_string(), "put s3://b/k: this is not allowed");
+        let answered = refused.answered("AccessDenied, HTTP 403".to_owned());
+        assert_eq!(answered.without_words().to_string(), "put s3://b/k: AccessDenied, HTTP 403");
+        assert!(answered.to_string().contains("operator"));
+    }
 }

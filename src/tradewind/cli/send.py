@@ -14,6 +14,7 @@ from tradewind.cli.terminal import Terminal
 from tradewind.errors import SourceNotFound
 from tradewind.model.codec import COMPRESSIONS, parse_compression
 from tradewind.model.event import Progress
+from tradewind.model.networks import parse_network
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate, parse_usd
 
 USAGE = "[OPTION]… --service URL FILE|DIR|PLACE SITE:NAME"
@@ -45,6 +46,15 @@ def add_service_arguments(parser: ArgumentParser) -> None:
         "--shared",
         action="store_true",
         help="the path is on a file system that the service reads and writes itself; this host does not take part",
+    )
+    parser.add_argument(
+        "--allow-network",
+        metavar="CIDR",
+        action="append",
+        default=[],
+        type=typed(parse_network),
+        help="also connect to the service in this network, such as 10.0.0.0/8 (default: the internet, and private "
+        "networks if the address of the service is in one)",
     )
     parser.add_argument("--limit-rate", metavar="RATE", type=typed(parse_rate), help="maximum rate, such as 100MB/s")
     parser.add_argument(
@@ -123,7 +133,8 @@ def carry_as_guest(args: Namespace, client: Any, place: Any, site: str) -> int:
     from tradewind.engine.guest_host import GuestHost
 
     shown, options = _Shown(args), _options(args)
-    host = GuestHost(client, args.service, place, site, gateway=args.gateway, routes_max=args.routes)
+    given = {"gateway": args.gateway, "routes_max": args.routes, "allow_networks": args.allow_network}
+    host = GuestHost(client, args.service, place, site, **given)
     try:
         job_id = host.earlier_job()
         if job_id is None:

@@ -21,6 +21,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from tradewind.engine.guest_networks import require_reachable
 from tradewind.engine.guest_programs import GuestPlace, guest_program
 from tradewind.engine.jobs import JOURNAL_FILE, LOCK_FILE
 from tradewind.engine.service_client import ENDED, POLL_S, RunOver, ServiceClient, ended_well
@@ -69,15 +70,17 @@ class GuestHost:
         *,
         gateway: str | None,
         routes_max: int | None = None,
+        allow_networks: Sequence[str] = (),
     ) -> None:
         """Find what an earlier command has left. `site` is the other place. Makes the folder of a destination.
 
-        The service may have this host dial as many of its addresses as there may be routes, by default one.
+        The service may have this host dial as many of its addresses as there may be routes, by default one, and in
+        `allow_networks` besides those that `require_reachable` accepts.
 
         Raises JobBusy, GatewayError, OSError.
         """
         self._client, self._place, self._binary = client, place, gateway or find_gateway()
-        self._routes_max = routes_max or 1
+        self._routes_max, self._allow_networks = routes_max or 1, tuple(allow_networks)
         self._made: list[str] = []
         self._make_folder()
         key = json.dumps([service, place.document(), site], sort_keys=True)
@@ -209,7 +212,11 @@ class GuestHost:
             return None
 
     def start_gateway(self, join: Join, socket: str) -> GatewayProcess:
-        """Start the gateway, without this user's credentials of stores. Raises GatewayError."""
+        """Start the gateway, without this user's credentials of stores. It dials the owner of the run.
+
+        Raises GatewayError, also for an owner that this host does not dial.
+        """
+        require_reachable(join.owner, self._client.address, self._allow_networks)
         log = str(self._folder / "gateway.log")
         return GatewayProcess(
             self._binary,

@@ -9,9 +9,9 @@ that the owner is not in: the service must not look into the network of this hos
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
 from typing import Any, Literal
 
+from tradewind.engine.guest_networks import require_known_hosts
 from tradewind.engine.store_places import directory_place, object_place
 from tradewind.errors import GatewayError
 from tradewind.model.guest import GUEST
@@ -19,7 +19,6 @@ from tradewind.model.job import JobSpec, ObjectSelection, PrefixSelection, Targe
 from tradewind.model.program import GatewayLimits, KeyScope, ObjectScope, PrefixScope, Program
 from tradewind.model.records import dataclass, replace
 from tradewind.model.store import Access, StoreSpec
-from tradewind.model.units import format_count
 from tradewind.model.url import parse_url
 
 __all__ = ["GuestPlace", "guest_program"]
@@ -76,7 +75,8 @@ def guest_program(
         raise GatewayError(f"the service proposes a program that is not valid: {error}") from None
     if wanted.node != GUEST:
         raise GatewayError(f"the service proposes the program of gateway {wanted.node}, which is not this one")
-    _require_known_hosts(wanted, owner, routes_max)
+    dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
+    require_known_hosts(dialled, owner, routes_max)
     own = Program(
         wanted.job_id,
         GUEST,
@@ -89,32 +89,6 @@ def guest_program(
     if place.side == "destination":
         return _sink(wanted, own, place)
     return _source(wanted, own, place, state_dir, is_begun=is_begun)
-
-
-def _require_known_hosts(wanted: Program, owner: str, routes_max: int) -> None:
-    """Raise GatewayError for connections to other hosts than the owner's, beyond one for each further route."""
-    host = owner.rpartition(":")[0]
-    dialled = [*(hop.address or "" for hop in wanted.hops), *(dial.address for dial in wanted.dials)]
-    others = {address.rpartition(":")[0] for address in dialled} - {host}
-    if len(others) >= routes_max:
-        many = "another host" if routes_max == 1 else f"more than {format_count(routes_max, 'host')}"
-        raise GatewayError(f"the service proposes a connection to {many}", hint="nothing was sent there")
-    for other in others:
-        if _network_of(other) not in ("public", _network_of(host)):
-            raise GatewayError(f"the service proposes a connection into another network, to {other}")
-
-
-def _network_of(host: str) -> str:
-    """Return the kind of network of an IP address, as it stands before a port; its text for anything else."""
-    try:
-        address = ip_address(host.strip("[]"))
-    except ValueError:
-        return f"name {host}"
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
-        return "loopback" if address.is_loopback else f"address {address}"
-    return "public" if address.is_global else "private"
 
 
 def _within_own_memory(wanted: GatewayLimits) -> GatewayLimits:

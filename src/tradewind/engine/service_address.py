@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
 
 if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
+    from http.client import HTTPResponse
+    from urllib.request import OpenerDirector, Request
 
 __all__ = ["direct_opener", "service_address"]
 
@@ -30,19 +32,43 @@ def service_address(url: str, why_encrypted: str) -> str:
     return url.rstrip("/")
 
 
-def direct_opener() -> OpenerDirector:
+def direct_opener(on_connected: Callable[[str | None], None] = lambda _: None) -> OpenerDirector:
     """Return an opener that refuses redirects, which lead to an address that was not checked, as an HTTPError.
 
-    Plain HTTP is only to this host, so it uses no proxy, which would read the token.
+    Plain HTTP is only to this host, so it uses no proxy, which would read the token. `on_connected` gets the IP address
+    of each connection, and None for one through a proxy.
     """
-    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener, getproxies
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener, getproxies
 
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
             """Return no request: the redirect becomes an HTTPError."""
 
+    class Seen(HTTPConnection):
+        has_proxy = False
+
+        def set_tunnel(self, *words: Any, **named: Any) -> None:
+            self.has_proxy = True
+            super().set_tunnel(*words, **named)
+
+        def connect(self) -> None:
+            super().connect()
+            on_connected(None if self.has_proxy else self.sock.getpeername()[0])
+
+    class SeenTls(Seen, HTTPSConnection):
+        pass
+
+    class Plain(HTTPHandler):
+        def http_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(Seen, request)
+
+    class Tls(HTTPSHandler):
+        def https_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(SeenTls, request)
+
     proxies = {kind: address for kind, address in getproxies().items() if kind == "https"}
-    return build_opener(NoRedirect, ProxyHandler(proxies))
+    return build_opener(NoRedirect, Plain, Tls, ProxyHandler(proxies))
 
 
 def _is_loopback(host: str) -> bool:

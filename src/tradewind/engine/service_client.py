@@ -80,6 +80,8 @@ class ServiceClient:
         """Take the token from a file, or else from `TRADEWIND_SERVICE_TOKEN`. Raises UsageError."""
         self._url = service_address(url, "the token would be sent unencrypted")
         self._token = _token(token_file)
+        #: IP address to which the latest request was sent; None if a proxy hides it.
+        self.address: str | None = None
 
     def place_of(self, path: SitePath) -> str:
         """Return the place that a name at a site stands for. Raises UsageError for an unknown site."""
@@ -168,6 +170,9 @@ class ServiceClient:
                     raise
                 time.sleep(POLL_S)
 
+    def _reached(self, address: str | None) -> None:
+        self.address = address
+
     def _ask(
         self,
         method: str,
@@ -184,7 +189,7 @@ class ServiceClient:
         data = None if body is None else json.dumps(body).encode()
         try:
             request = Request(self._url + path, data, sent, method=method)
-            with direct_opener().open(request, timeout=ANSWER_S_MAX) as answer:
+            with direct_opener(self._reached).open(request, timeout=ANSWER_S_MAX) as answer:
                 document = json.loads(answer.read(ANSWER_BYTES_MAX))
                 if not isinstance(document, dict):
                     raise ValueError("the answer is not that of a transfer service")

@@ -41,6 +41,7 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
         anonymous=access.anonymous,
         requester_pays=access.requester_pays,
         ca_file=None if access.ca_file is None else os.path.abspath(access.ca_file),
+        hides_words=access.hides_words,
         lending=access.lending,
         role=access.role,
     )

@@ -35,6 +35,8 @@ class Access:
     lending: Lending = "scoped"
     role: str | None = None
     is_given: bool = False
+    hides_words: bool = False
+    """True if the gateway of a guest learns only code and status of what this store answers to a sink."""
     has_guest: bool = False
     """True if a place of a guest is allowed: its own gateway reads or writes there, whatever the job says."""
 
@@ -54,6 +56,7 @@ class StoreSpec:
     fsync: bool = False
     follow_symlinks: bool = False
     resolved_root: bool = False
+    hides_words: bool = False
     lending: Lending = "scoped"
     role: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

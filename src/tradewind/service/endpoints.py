@@ -12,18 +12,11 @@ from socket import inet_aton
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
+from tradewind.model.networks import METADATA_NETWORKS
 from tradewind.model.url import parse_url
 
 __all__ = ["canonical_endpoint", "require_endpoint"]
 
-#: Instance metadata: link-local addresses of all clouds, AWS over IPv6, Alibaba, Oracle, Azure's service for machines.
-METADATA_NETWORKS = tuple(
-    ip_network(text)
-    for text in (
-        *("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::/32"),
-        *("100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32"),
-    )
-)
 #: Addresses whose last 32 bits are one of IPv4: compatible, mapped, and NAT64.
 IPV4_INSIDE = tuple(ip_network(text) for text in ("::/96", "::ffff:0:0/96", "64:ff9b::/96"))
 METADATA_HOSTS = (

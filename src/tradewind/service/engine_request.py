@@ -51,7 +51,7 @@ def engine_request(
         options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
     options = _with_resolved_roots(options)
     if guest is not None:
-        options = _with_guest(options, guest.side)
+        options = _with_guest(options, guest.side, has_own_keys=use is None)
     request = Request(
         document["source"],
         tuple(document["destination"]),
@@ -92,13 +92,17 @@ def _with_resolved_roots(options: Options) -> Options:
     )
 
 
-def _with_guest(options: Options, side: str) -> Options:
-    """Return the options of a job whose places on one side are those of a guest."""
-    options = replace(options, server_side_copy=False)
+def _with_guest(options: Options, side: str, *, has_own_keys: bool) -> Options:
+    """Return the options of a job whose places on one side are those of a guest.
+
+    With the service's own keys, the guest reads no words of the store: they may name the account.
+    """
+    options, end = replace(options, server_side_copy=False), options.destination
+    assert isinstance(end, Access)
     if side == "source":
-        return replace(options, source=replace(options.source, has_guest=True))
-    assert isinstance(options.destination, Access)
-    return replace(options, destination=replace(options.destination, has_guest=True))
+        source, end = replace(options.source, has_guest=True), replace(end, hides_words=has_own_keys)
+        return replace(options, source=source, destination=end)
+    return replace(options, destination=replace(end, has_guest=True))
 
 
 def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:

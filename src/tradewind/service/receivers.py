@@ -11,22 +11,15 @@ import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
+from tradewind.model.networks import is_public, parse_address
 from tradewind.service.limits import DELIVERY_TIMEOUT_S
 from tradewind.service.socket_deadline import SocketDeadline
 
 __all__ = ["ReceiverError", "is_allowed", "post", "require_webhook_url"]
-
-#: IPv6 networks that lead to IPv4 addresses: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380),
-#: IPv4-translated addresses (RFC 2765), and IPv4-compatible ones.
-TRANSLATED = ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
-#: Addresses that Python takes for public: site-local ones (RFC 3879), those for segment routing (RFC 9602), those of
-#: protocols (RFC 6890) with Oracle's metadata service, and Azure's service for its machines.
-INTERNAL = ("fec0::/10", "5f00::/16", "192.0.0.0/24", "168.63.129.16/32")
-NOT_PUBLIC = tuple(map(ip_network, TRANSLATED + INTERNAL))
 
 
 class ReceiverError(Exception):
@@ -35,12 +28,8 @@ class ReceiverError(Exception):
 
 def is_allowed(text: str, networks: Sequence[str]) -> bool:
     """Return whether an address is public, or in one of the operator's networks."""
-    address: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    if _is_in(address, networks):
-        return True
-    return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
+    address = parse_address(text)
+    return _is_in(address, networks) or is_public(address)
 
 
 def _is_in(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> bool:
@@ -101,6 +90,6 @@ def _resolved(host: str, port: int, networks: Sequence[str], *, is_tls: bool) ->
         raise ReceiverError("the host has no address") from None
     if not all(is_allowed(address, networks) for address in found):
         raise ReceiverError("the address is not allowed")
-    if not is_tls and not all(_is_in(ip_address(address.partition("%")[0]), networks) for address in found):
+    if not is_tls and not all(_is_in(parse_address(address), networks) for address in found):
         raise ReceiverError("plain HTTP is not allowed to this address")
     return found[0]

@@ -194,7 +194,8 @@ impl<'a> Building<'a> {
             return Ok(None);
         }
         let target = |(index, spec): (u16, &StoreSpec)| {
-            Ok(Target::new(&program.node, index, self.open_target(spec)?, &program.limits))
+            let target = Target::new(&program.node, index, self.open_target(spec)?, &program.limits);
+            Ok(target.hiding_words(spec.hides_words))
         };
         let targets = (0..).zip(&program.sinks).map(target).collect::<Result<_, Refusal>>()?;
         Ok(Some(Arc::new(Sink {

@@ -5,8 +5,8 @@ use super::source::describe_missing;
 use super::{AzureStore, LIMITS};
 use crate::error::innermost;
 use crate::rest::{
-    Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, unix_now_ms,
-    wants_tls,
+    Call, Secrets, code_and_status, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all,
+    unix_now_ms, wants_tls,
 };
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
@@ -88,10 +88,12 @@ impl AzureStore {
         if (kind == ErrorKind::Unauthenticated || code == "AuthorizationFailure") && self.may_have_expired() {
             kind = ErrorKind::Expired;
         }
+        let answer = code_and_status(head.status, &code);
         if matches!(kind, ErrorKind::Unauthenticated | ErrorKind::Forbidden | ErrorKind::Expired) {
-            return Err(asked.error(kind, format!("{message}; credentials: {}", self.credential_source)));
+            let message = format!("{message}; credentials: {}", self.credential_source);
+            return Err(asked.error(kind, message).answered(answer));
         }
-        Err(asked.error(kind, message))
+        Err(asked.error(kind, message).answered(answer))
     }
 
     /// Returns whether a request may have been refused because another process has not renewed its credentials.
@@ -111,7 +113,8 @@ impl AzureStore {
         {
             let message = describe(head.status, Some(&answer), header(&head.headers, "x-ms-request-id"));
             let message = Secrets::hide_in(&head, &message);
-            return Err(asked.error(meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code), message));
+            let kind = meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code);
+            return Err(asked.error(kind, message).answered(code_and_status(head.status, &answer.code)));
         }
         Ok((head.headers, body))
     }

@@ -58,6 +58,17 @@ pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
     if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
 }
 
+/// Longest code of a store that is repeated without its words.
+const CODE_BYTES_MAX: usize = 100;
+
+/// Code and status of the server, without its words. A code that is not one short word is left out.
+pub(crate) fn code_and_status(status: StatusCode, code: &str) -> String {
+    let is_word = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let is_code = is_word && (1..=CODE_BYTES_MAX).contains(&code.len());
+    let named = if is_code { code } else { status.canonical_reason().unwrap_or("error") };
+    format!("{named}, HTTP {}", status.as_u16())
+}
+
 /// Message of the server, in one line.
 pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {
@@ -95,6 +106,16 @@ mod tests {
         let answer = ErrorAnswer { code: "ContainerNotFound".to_owned(), message, ..ErrorAnswer::default() };
         let text = describe(StatusCode::NOT_FOUND, Some(&answer), Some("1-2"));
         assert_eq!(text, "The specified container does not exist (ContainerNotFound), HTTP 404, request 1-2");
+    }
+
+    #[test]
+    fn a_code_that_is_not_a_word_is_left_out() {
+        let forbidden = StatusCode::FORBIDDEN;
+        assert_eq!(code_and_status(forbidden, "AccessDenied"), "AccessDenied, HTTP 403");
+        assert_eq!(code_and_status(forbidden, "KMS.Disabled_1-2"), "KMS.Disabled_1-2, HTTP 403");
+        for code in ["", "arn:aws:iam::1:user/me", "User me", &"x".repeat(101)] {
+            assert_eq!(code_and_status(forbidden, code), "Forbidden, HTTP 403");
+        }
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub(crate) use body::{SendBody, read_all, read_up_to, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode, percent_encode};
 pub(crate) use endpoint::split_endpoint;
-pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error, parse_json_error, wants_tls};
+pub(crate) use error_answer::{
+    ErrorAnswer, code_and_status, describe, no_longer_gone, parse_error, parse_json_error, wants_tls,
+};
 pub(crate) use length::{content_length, expected_bytes};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub(crate) use progress::{still_at_work, work_limits};

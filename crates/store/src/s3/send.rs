@@ -6,8 +6,8 @@ use super::credentials::Authority;
 use super::errors::{meaning, names_customer_key, says_gone};
 use crate::error::WRONG_CLOCK;
 use crate::rest::{
-    Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
-    parse_json_error, read_all, unix_now_ms, wants_tls,
+    Call, ErrorAnswer, Secrets, code_and_status, describe, encode_path, encode_query, header, is_web_page,
+    no_longer_gone, parse_error, parse_json_error, read_all, unix_now_ms, wants_tls,
 };
 use crate::xml::is_document;
 use crate::{Error, ErrorKind, Payload, Result};
@@ -164,7 +164,8 @@ impl Bucket {
             kind = ErrorKind::CustomerKey;
         }
         let message = describe(status, answer.as_ref(), header(headers, self.dialect.request_id));
-        Refusal { error: call.error(kind, message), status, code }
+        let error = call.error(kind, message).answered(code_and_status(status, &code));
+        Refusal { error, status, code }
     }
 
     /// Fails if the answer's status says success but its body holds an error.

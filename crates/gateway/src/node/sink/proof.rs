@@ -5,7 +5,7 @@ use super::{Sink, Target};
 use crate::failure::{ObjectUrl, object_url};
 use crate::node::attempts::{Describe, Patience};
 use crate::node::source::md5_of;
-use crate::node::work::{Differs, Failure, Leaves, Proof, Side, WholePlace};
+use crate::node::work::{Differs, Failure, Leaves, Proof, WholePlace};
 use futures::TryStreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,7 +143,7 @@ impl Sink {
         let read = target.attempts.run(describe, Patience::Transfer, &progress, once).await;
         read.map_err(|error| match error.kind {
             ErrorKind::PreconditionFailed | ErrorKind::NotFound => Failure::overwritten(&describe.url.to_string()),
-            _ => Failure::of_store(&error, Side::Target),
+            _ => target.failure(&error),
         })
     }
 
@@ -165,7 +165,7 @@ impl Sink {
             Ok(Some(Err(error))) if error.kind == ErrorKind::PreconditionFailed => {
                 "another writer has replaced it, and the new object was kept".to_owned()
             }
-            Ok(Some(Err(error))) => format!("it could not be removed: {error}"),
+            Ok(Some(Err(error))) => format!("it could not be removed: {}", target.failure(&error).message),
             Ok(None) => "it could not be removed".to_owned(),
             Err(failure) => format!("it could not be removed: {}", failure.message),
         };

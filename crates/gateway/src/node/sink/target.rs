@@ -6,13 +6,16 @@ use crate::node::attempts::{Attempts, Describe, Patience};
 use crate::node::load::{StageAt, StageMeter};
 use crate::node::work::{Failure, Placed, Proof, Side, Unsynced, WholePlace};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tradewind_contract::Limits;
-use tradewind_store::{Checksums, Crcs, Payload, PutOptions, Store, Written};
+use tradewind_store::{Checksums, Crcs, Error, Payload, PutOptions, Store, Written};
 
 /// A system call in progress counts as progress this often. It is well below the shortest time limit for a store.
 const SYSTEM_CALL_TICK: Duration = Duration::from_millis(500);
+
+/// Errors of one destination whose words are logged.
+const LOGGED_MAX: u32 = 100;
 
 /// One destination store.
 pub struct Target {
@@ -22,6 +25,10 @@ pub struct Target {
     pub attempts: Attempts,
     /// What the lead is told of its writing.
     pub meter: Arc<StageMeter>,
+    /// Whether the lead is told no words of the store, see [`tradewind_contract::StoreSpec::hides_words`].
+    hides_words: bool,
+    /// Errors whose words were logged instead.
+    logged: AtomicU32,
 }
 
 impl Target {
@@ -29,7 +36,24 @@ impl Target {
     pub fn new(gateway: &str, target: u16, store: Arc<dyn Store>, limits: &Limits) -> Self {
         let attempts = Attempts::of_writing(limits);
         let meter = StageMeter::new(gateway, StageAt::Write { target }, attempts.throttle().clone());
-        Self { store, attempts, meter }
+        Self { store, attempts, meter, hides_words: false, logged: AtomicU32::new(0) }
+    }
+
+    /// The same destination, of which the lead is told no words if `hides_words`.
+    pub fn hiding_words(self, hides_words: bool) -> Self {
+        Self { hides_words, ..self }
+    }
+
+    /// The failure for an error of the store. Words that the lead is not told are in this gateway's log, the first ones:
+    /// a job may have millions of errors.
+    pub(super) fn failure(&self, error: &Error) -> Failure {
+        if !self.hides_words {
+            return Failure::of_store(error, Side::Target);
+        }
+        if self.logged.fetch_add(1, Ordering::Relaxed) < LOGGED_MAX {
+            tracing::warn!("{error}");
+        }
+        Failure::of_store(&error.without_words(), Side::Target)
     }
 
     /// Adds the CRC-32C to a source's checksums where the store may need it.
@@ -93,10 +117,7 @@ impl Target {
             async { if is_local { waited_for(&progress, request).await } else { request.await } }
         };
         let describe = Describe { operation, url: ObjectUrl::of(self.store.as_ref(), key) };
-        self.attempts
-            .run(describe, patience, &progress, once)
-            .await
-            .map_err(|error| Failure::of_store(&error, Side::Target))
+        self.attempts.run(describe, patience, &progress, once).await.map_err(|error| self.failure(&error))
     }
 
     /// Describes an object that is written and proven. `proofs`: of its source, and of what is here.
