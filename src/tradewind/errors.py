@@ -52,6 +52,7 @@ code of the command line.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -101,7 +102,12 @@ def _for_caller(text: str) -> str:
         return text
     from tradewind.model.arguments import in_python
 
-    return in_python(text)
+    return with_paths(in_python(text))
+
+
+def with_paths(message: str) -> str:
+    """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
+    return re.sub(r"(?<!\S)('?)file://(?=/)", r"\1", message)
 
 
 _text_of_error: Callable[[BaseException], str] = str

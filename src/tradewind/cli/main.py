@@ -126,8 +126,7 @@ def _refuse_verb(verb: str) -> None:
 
 
 def _report(error: Exception, words: list[str]) -> int:
-    from tradewind.cli.streams import with_paths
-    from tradewind.errors import TradewindError
+    from tradewind.errors import TradewindError, with_paths
 
     if not isinstance(error, TradewindError):
         if isinstance(error, FileNotFoundError) and error.filename is None and not _has_directory():

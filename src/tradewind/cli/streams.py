@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ __all__ = [
     "settle_output",
     "shown_place",
     "standard_streams",
-    "with_paths",
     "write_codes",
 ]
 
@@ -134,11 +132,6 @@ def settle_output() -> None:
         os.close(os.dup(1))
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
-
-
-def with_paths(message: str) -> str:
-    """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
-    return re.sub(r"(?<!\S)('?)file://(?=/)", r"\1", message)
 
 
 def shown_place(url: str) -> str:
