@@ -76,7 +76,8 @@ class TradewindError(Exception):
         self._hint = hint
 
     def __str__(self) -> str:
-        return _for_caller(super().__str__())
+        message = super().__str__()
+        return message if _names_options else with_paths(_for_caller(message))
 
     @property
     def hint(self) -> str | None:
@@ -102,7 +103,7 @@ def _for_caller(text: str) -> str:
         return text
     from tradewind.model.arguments import in_python
 
-    return with_paths(in_python(text))
+    return in_python(text)
 
 
 def with_paths(message: str) -> str:

@@ -166,7 +166,7 @@ class Follower(StopHandlers):
             code = error.exit_code
             print(with_paths(f"error: {error}"), file=sys.stderr)
             if error.hint:
-                print(with_paths(f"hint: {error.hint}"), file=sys.stderr)
+                print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
         cost = _cost(job, progress).document()
         goal = {} if job.deadline is None else {"deadline": job.deadline.document()}

@@ -145,7 +145,7 @@ def _report(error: Exception, words: list[str]) -> int:
         return 1
     print(with_paths(f"error: {error}"), file=sys.stderr)
     if error.hint:
-        print(with_paths(f"hint: {error.hint}"), file=sys.stderr)
+        print(f"hint: {error.hint}", file=sys.stderr)
     return error.exit_code
 
 
