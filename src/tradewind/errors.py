@@ -52,6 +52,7 @@ code of the command line.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class TradewindError(Exception):
         self._hint = hint
 
     def __str__(self) -> str:
-        return _for_caller(super().__str__())
+        message = super().__str__()
+        return message if _names_options else with_paths(_for_caller(message))
 
     @property
     def hint(self) -> str | None:
@@ -102,6 +104,11 @@ def _for_caller(text: str) -> str:
     from tradewind.model.arguments import in_python
 
     return in_python(text)
+
+
+def with_paths(message: str) -> str:
+    """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
+    return re.sub(r"(?<!\S)('?)file://(?=/)", r"\1", message)
 
 
 _text_of_error: Callable[[BaseException], str] = str

@@ -151,6 +151,12 @@ def test_words_of_other_tools_get_a_hint(words: str, hint: str, capsys: pytest.C
         (["cp", "a", "s3://b/c", "--jobs", "4"], "write --concurrency N"),
         (["cp", "a", "s3://b/c", "-j", "4"], "write --concurrency N"),
         (["du", "-sh", "s3://b"], "leave it out: du prints one sum"),
+        (["cp", "file://d/a", "y"], "the form is file:///absolute/path"),
+        (["cp", "file:d/a", "y"], "write d/a, or ./file:d/a for a path"),
+        (
+            ["cp", "-r", "d", "ann@host:/data"],
+            "files of another host need a mount, or a command there; write ./ann@host:/",
+        ),
     ],
 )
 def test_habits_get_a_hint(capsys: pytest.CaptureFixture[str], words: list[str], hint: str) -> None:

@@ -136,6 +136,7 @@ def test_a_terminal_is_asked_with_number_and_bytes(command: Command, sides: tupl
     assert "Delete 3 objects (30 B)" in said
     assert code == 2
     assert set(there.sizes()) == {*"abcde", "new"}
+    assert "error: nothing was deleted; the copies stay\r\n" in said and "nothing was done" not in said
     code, said = on_terminal(command, "y", "sync", "--delete", source.url, there.url)
     assert (code, set(there.sizes())) == (0, {*"ab", "new"}), said
     assert json.loads(command.run("jobs", "list", "--json").stdout.splitlines()[-1])["state"] == "done"
@@ -150,6 +151,7 @@ def test_a_signal_at_the_question_ends_the_command(
     source, there = sides
     code, said = on_terminal(command, number, "sync", "--delete", source.url, there.url)
     assert (code, set(there.sizes())) == (130, set("abcde")), said
+    assert said.endswith("[y/N] \r\ninterrupted\r\n"), "the shell's prompt begins a line of its own"
 
 
 def test_the_destination_that_would_lose_more_than_half_is_named(

@@ -104,7 +104,7 @@ def test_a_damaged_record_is_forgotten_once_all_its_places_have_nothing_of_the_f
     assert journal.is_open("fleet-orphan")
     stage.configure(stage.host)
     done = stage.command.run(*words).expect(0)
-    assert done.stdout == "fleet-orphan: forgotten; nothing of it is left in this host, here\n"
+    assert done.stdout == "fleet-orphan: removed its record; found nothing else of it (asked: this host, here)\n"
     assert stage.command.run("fleet", "list").expect(0).stdout == ""
 
 

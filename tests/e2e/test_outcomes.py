@@ -366,7 +366,7 @@ def test_listings_and_comparisons_count_symbolic_links_in_one_notice(command: Co
     for words, notice in {
         ("ls", "-r", tree.url): "note: 2 symbolic links skipped\n",
         ("du", tree.url): "note: 2 symbolic links skipped\n",
-        ("rm", "-r", "--dry-run", tree.url): "note: 2 symbolic links left as they are\n",
+        ("rm", "-r", "--dry-run", tree.url): "note: 2 symbolic links left in place\n",
         (
             "check",
             tree.url,

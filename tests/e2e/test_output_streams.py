@@ -191,6 +191,18 @@ def test_data_and_messages_in_one_file_keep_their_order(command: Command, tree: 
     assert lines[FILES] == f"0 same, {FILES} missing, 0 extra, 0 differ, 0 unproven, 0 failed"
 
 
+def test_an_encoding_without_arrows_gets_plain_characters(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "é文").write_bytes(b"x")
+    command.environment["PYTHONIOENCODING"] = "latin-1"
+    done = shell(command, '"$@" 2>&1 | iconv -f latin1', "cp", tmp_path / "é文", tmp_path / "copy")
+    assert done.stdout.startswith(f"copy    {tmp_path}/é\\u6587 -> {tmp_path}/copy\n")
+
+
+def test_the_verdict_of_doctor_is_its_last_line(command: Command, tmp_path: Path) -> None:
+    done = shell(command, '"$@" 2>&1', "doctor", tmp_path / "missing")
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "error: not all stores can be used"
+
+
 def test_a_terminal_shows_names_while_the_rest_is_still_listed(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
     command.run("cp", "-r", "mem:?objects=1100&size_bytes=1", f"{s3.url}/many", *s3.flags("dst")).expect(0)
     s3.endpoint = proxy.endpoint

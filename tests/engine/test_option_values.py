@@ -11,7 +11,7 @@ import pytest
 
 import tradewind
 from tradewind import Access, AttributeRules, Options, Request
-from tradewind.errors import UsageError, name_options
+from tradewind.errors import SourceNotFound, UsageError, name_options
 from tradewind.model.goal import Deadline
 
 
@@ -98,3 +98,9 @@ def test_hints_name_functions_of_python(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         tradewind.plan("aws:us-east-1", "aws:us-east-1", volume_gb=5)
     assert refused.value.hint == "within a region there is nothing to plan; use tradewind.copy"
+
+
+def test_an_error_names_a_file_by_its_path(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFound) as caught:
+        tradewind.Client(state_dir=str(tmp_path / "state")).copy(tmp_path / "missing", tmp_path / "copy")
+    assert str(caught.value) == f"head {tmp_path}/missing: no such file"

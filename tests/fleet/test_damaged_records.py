@@ -95,7 +95,7 @@ def test_a_damaged_record_of_processes_that_ended_can_be_forgotten(
     command = command_of(journal)
     assert "--forget` then removes the record\n" in command.run("fleet", "list").expect(1).stderr
     done = command.run("fleet", "down", "2-damaged", "--forget").expect(0)
-    assert done.stdout == "2-damaged: forgotten; nothing of it is left in this host\n"
+    assert done.stdout == "2-damaged: removed its record; found nothing else of it (asked: this host)\n"
     assert not journal.is_open("2-damaged") and not journal.path("2-damaged").exists()
     assert command.run("fleet", "list").expect(0).stdout.count("\n") == 2
 

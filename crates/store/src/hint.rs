@@ -18,6 +18,9 @@ const TLS_REASONS: [(&str, &str); 5] = [
     (WANTS_TLS, "write the endpoint with https://"),
 ];
 
+/// Beginning of the message if no credentials were found.
+const NONE_FOUND: &str = "no credentials: ";
+
 impl Error {
     /// One line of advice, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
@@ -34,6 +37,9 @@ impl Error {
             }
             Unauthenticated if self.message.contains(WRONG_CLOCK) => {
                 "set the clock of the machine that sends the requests, e.g. by NTP"
+            }
+            Unauthenticated if self.message.starts_with(NONE_FOUND) => {
+                "log in with the cloud's own tool; to read a public bucket, add --src-no-sign"
             }
             InvalidKey if self.is_about_a_container() => {
                 "the name of a container has 3 to 63 lowercase letters, digits and single hyphens"
@@ -163,6 +169,9 @@ mod tests {
         assert!(hint(ErrorKind::InvalidKey, "list", "az://a/c/Bad", wrong).contains("rename it"));
         assert!(hint(ErrorKind::BucketNotFound, "list", "az://a/c", "no").contains("container"));
         assert_eq!(hint(ErrorKind::InvalidKey, "list", "file:///d/l/", LEADS_BACK), "leave it out with --exclude");
+        let missing = "no credentials: no keys, profile or container is set up";
+        assert!(hint(ErrorKind::Unauthenticated, "list", "s3://b", missing).contains("--src-no-sign"));
+        assert!(hint(ErrorKind::Unauthenticated, "list", "s3://b", "Access Denied").contains("doctor"));
         assert!(hint(ErrorKind::InvalidKey, "put", "file:///dev/null", "a device has this name").contains("SRC - >"));
         assert!(hint(ErrorKind::Unsupported, "head", "file:///f", "a FIFO: only files").contains("cp - DST < FIFO"));
         let hint_of_sas = hint(ErrorKind::Unsupported, "presign", "az://a/c/k", "a shared access signature cannot");

@@ -8,9 +8,10 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.options import access, add_side_arguments
-from tradewind.cli.streams import shown_place, with_paths
+from tradewind.cli.streams import shown_place
 from tradewind.cli.terminal import printable
 from tradewind.engine.diagnosis import Finding, check_installation, check_stores
+from tradewind.errors import with_paths
 from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… [URL…]"

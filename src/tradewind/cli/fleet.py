@@ -150,7 +150,7 @@ def _forget(args: Namespace, fleets: Fleets) -> int:
         if args.json:
             print(json.dumps({"forgotten": fleet_id, "places": places}))
         else:
-            print(f"{fleet_id}: forgotten; nothing of it is left in {', '.join(places)}")
+            print(f"{fleet_id}: removed its record; found nothing else of it (asked: {', '.join(places)})")
     return 0
 
 

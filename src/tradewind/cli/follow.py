@@ -17,7 +17,6 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.failures import Failures
 from tradewind.cli.remains import left_lines
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
-from tradewind.cli.streams import with_paths
 from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.job import Job
@@ -25,7 +24,7 @@ from tradewind.engine.passage import copied_by_store, passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.result import resume_hint
 from tradewind.engine.running import RunningJob, kill_started, kill_unclosed
-from tradewind.errors import Interrupted, JobFailed, MachinesMayRun, TransferError
+from tradewind.errors import Interrupted, JobFailed, MachinesMayRun, TransferError, with_paths
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
@@ -167,7 +166,7 @@ class Follower(StopHandlers):
             code = error.exit_code
             print(with_paths(f"error: {error}"), file=sys.stderr)
             if error.hint:
-                print(with_paths(f"hint: {error.hint}"), file=sys.stderr)
+                print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
         cost = _cost(job, progress).document()
         goal = {} if job.deadline is None else {"deadline": job.deadline.document()}
@@ -295,5 +294,8 @@ def run_with_question(
     if not yes:
         follower.rest()
         objects = format_count(waiting.objects, "object")
-        confirm(f"Delete {objects} ({format_bytes(waiting.bytes)}) that the source does not have?")
+        confirm(
+            f"Delete {objects} ({format_bytes(waiting.bytes)}) that the source does not have?",
+            refused="nothing was deleted; the copies stay",
+        )
     return follower.run(job.confirm_deletion(waiting).require_running(), source, destinations)

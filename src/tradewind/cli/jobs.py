@@ -15,7 +15,6 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.config import SETTINGS, parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.remains import left_lines
-from tradewind.cli.streams import with_paths
 from tradewind.cli.terminal import printable
 from tradewind.engine.deadline import deadline_lines
 from tradewind.engine.engine import Engine, Job
@@ -30,7 +29,7 @@ from tradewind.engine.report import (
     saved_lines,
     summary_lines,
 )
-from tradewind.errors import JobUnreadable, UsageError
+from tradewind.errors import JobUnreadable, UsageError, with_paths
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
 from tradewind.model.units import format_bytes, format_count, format_usd

@@ -126,8 +126,7 @@ def _refuse_verb(verb: str) -> None:
 
 
 def _report(error: Exception, words: list[str]) -> int:
-    from tradewind.cli.streams import with_paths
-    from tradewind.errors import TradewindError
+    from tradewind.errors import TradewindError, with_paths
 
     if not isinstance(error, TradewindError):
         if isinstance(error, FileNotFoundError) and error.filename is None and not _has_directory():
@@ -146,7 +145,7 @@ def _report(error: Exception, words: list[str]) -> int:
         return 1
     print(with_paths(f"error: {error}"), file=sys.stderr)
     if error.hint:
-        print(with_paths(f"hint: {error.hint}"), file=sys.stderr)
+        print(f"hint: {error.hint}", file=sys.stderr)
     return error.exit_code
 
 

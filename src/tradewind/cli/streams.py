@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
+import codecs
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,6 @@ __all__ = [
     "settle_output",
     "shown_place",
     "standard_streams",
-    "with_paths",
     "write_codes",
 ]
 
@@ -42,6 +41,9 @@ _ESCAPED = (
 )
 _ESCAPES = {code: f"\\u{code:04x}" for code in _ESCAPED}
 
+#: Name of the error handler of the streams, and the plain forms of characters of our own.
+PLAIN = "tradewind-plain"
+_PLAIN_FORMS = {"→": "->", "≥": ">=", "…": "...", "×": "x", "─": "-", "█": "#"}
 #: Descriptors 0 to 2 that were closed when the process began.
 _closed_at_start: set[int] = set()
 
@@ -100,11 +102,12 @@ class SafeOutput:
 def standard_streams() -> Iterator[None]:
     """Keep descriptors 0 to 2 open, and replace standard output and error by SafeOutput, within the context."""
     _open_closed_descriptors()
+    codecs.register_error(PLAIN, _in_plain_characters)
     before = sys.stdout, sys.stderr
     for stream in before:
         if hasattr(stream, "reconfigure"):
             # A name that the terminal's encoding cannot show must not stop the command.
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=PLAIN)
     output, errors = SafeOutput(before[0], "standard output"), SafeOutput(before[1], "standard error")
     sys.stdout, sys.stderr = cast(TextIO, output), cast(TextIO, errors)
     try:
@@ -113,6 +116,14 @@ def standard_streams() -> Iterator[None]:
         output.end()
         errors.end()
         sys.stdout, sys.stderr = before
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that the encoding of a stream does not have. `codecs` calls this."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN_FORMS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing), error.end
 
 
 def require_input() -> None:
@@ -134,11 +145,6 @@ def settle_output() -> None:
         os.close(os.dup(1))
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
-
-
-def with_paths(message: str) -> str:
-    """Return a message with files named by their paths, as users type them, in place of their `file://` URLs."""
-    return re.sub(r"(?<!\S)('?)file://(?=/)", r"\1", message)
 
 
 def shown_place(url: str) -> str:

@@ -8,9 +8,9 @@ import time
 from typing import TextIO
 
 from tradewind.cli.failures import Failures
-from tradewind.cli.streams import shown_place, with_paths, write_codes
+from tradewind.cli.streams import shown_place, write_codes
 from tradewind.engine.report import ProgressLines, plain_line
-from tradewind.errors import UsageError
+from tradewind.errors import UsageError, with_paths
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 
@@ -125,8 +125,14 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm(question: str) -> None:
-    """Ask on the terminal. Raises UsageError unless the answer is yes."""
+def confirm(question: str, *, refused: str = "nothing was done") -> None:
+    """Ask on the terminal. Raises UsageError with the message `refused` unless the answer is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was done", hint="pass -y to skip the question")
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):  # Ctrl-C or Ctrl-D, which end no line.
+            print(file=sys.stderr)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError(refused, hint="pass -y to skip the question")

@@ -209,9 +209,9 @@ class Fleets:
         return [fleet_id for fleet_id in fleet_ids if self._journal.path(fleet_id).name not in known]
 
     def forget(self, fleet_id: str, sites: Sites) -> list[str]:
-        """Remove the record of a fleet that cannot be read; return the places that have nothing of it.
+        """Remove the record of a fleet that cannot be read; return the places that were asked and do not know it.
 
-        Raises TradewindError if a place has something of it, or cannot be asked: see `forget_fleet`.
+        Raises TradewindError if a place knows the fleet or cannot be asked: see `forget_fleet`.
         """
         return forget_fleet(fleet_id, self._journal, sites, self._gateway)
 

@@ -35,7 +35,7 @@ def forget_fleet(fleet_id: str, journal: FleetJournal, sites: Sites, gateway: st
         journal.load(fleet_id)
         raise UsageError(
             f"the record of fleet {fleet_id} can be read",
-            hint="leave out --forget: `fleet down` ends it and forgets it",
+            hint=f"`tradewind fleet down {fleet_id}` ends it and removes its record",
         )
     if (folder := journal.path(fleet_id)).exists():
         require_own(folder)
@@ -104,6 +104,6 @@ def _places_without(fleet_id: str, journal: FleetJournal, sites: Sites, gateway:
     if left or known:
         raise GatewayError(
             f"fleet {fleet_id} is not gone: {left[0] if left else 'a place has something of it'}",
-            hint="`tradewind fleet sweep` ends machines whose command is gone, with --all those of all commands",
+            hint="`tradewind fleet sweep` ends machines whose command is gone, and `tradewind fleet sweep --all` all",
         )
     return everywhere.names

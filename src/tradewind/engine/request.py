@@ -297,17 +297,25 @@ def _reached(destination: Access | tuple[Access, ...], count: int) -> tuple[Acce
 
 
 def refuse_remote_name(text: str) -> None:
-    """Raise UsageError for a path that is rather rclone's REMOTE:PATH. A file or directory of that name is accepted.
+    """Raise UsageError for a path that is rather rclone's REMOTE:PATH or scp's USER@HOST:PATH. A file or directory of
+    that name is accepted.
 
     Nobody wants a new directory `minio:bucket`, least of all at the end of `mv`. Times in names, such as `log-12:30`,
     are no remotes.
     """
-    # Most paths have no colon, and compiling the expression takes longer than all else here.
-    remote = re.fullmatch(r"(?s)[A-Za-z][A-Za-z0-9_-]+:([A-Za-z].*)", text) if ":" in text else None
-    if remote and not os.path.lexists(text.partition("/")[0]):
+    # Most paths have no colon, and compiling the expressions takes longer than all else here.
+    if ":" not in text or os.path.lexists(text.partition("/")[0]):
+        return
+    if re.fullmatch(r"(?s)[\w.-]+@[\w.-]+:.*", text):
         raise UsageError(
             f"{text}: neither a URL nor a likely path",
-            hint=f"write s3://{remote[1]} with a profile and an endpoint, or ./{text} for a path",
+            hint=f"files of another host need a mount, or a command there; write ./{text} for a path",
+        )
+    if remote := re.fullmatch(r"(?s)[A-Za-z][A-Za-z0-9_-]+:([A-Za-z].*)", text):
+        ours = remote[1] if text.startswith("file:") else f"s3://{remote[1]} with a profile and an endpoint"
+        raise UsageError(
+            f"{text}: neither a URL nor a likely path",
+            hint=f"write {ours}, or ./{text} for a path",
         )
 
 

@@ -137,7 +137,7 @@ class UnreadableFleet:
 
 @dataclass(frozen=True, slots=True)
 class Legible:
-    """What a damaged record of a fleet still says; None for what cannot be read.
+    """The legible part of a damaged record of a fleet; None for the rest.
 
     `kind` is that of its provider. `regions` are those of machines that were wanted or whose end was not noted.
     """

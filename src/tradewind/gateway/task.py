@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -108,19 +109,25 @@ def ask_task(
 def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any]], None]) -> int:
     """Run the task as a child, pass each JSON document that it prints to `heed`, and return its exit code.
 
-    Its messages go to standard error. Raises GatewayError.
+    Its messages go to standard error, after the last document. Raises GatewayError.
     """
+    import tempfile
+
     descriptor = _task_file(task)
     try:
-        with subprocess.Popen(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-        ) as process:
-            assert process.stdout is not None, "a pipe was asked for"
-            for line in process.stdout:
-                heed(json.loads(line))
+        with tempfile.TemporaryFile() as messages:
+            with subprocess.Popen(
+                [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+            ) as process:
+                assert process.stdout is not None, "a pipe was asked for"
+                for line in process.stdout:
+                    heed(json.loads(line))
+            messages.seek(0)
+            sys.stderr.write(messages.read().decode(errors="replace"))
         return process.returncode
     except OSError as error:
         raise not_started(binary, error) from error

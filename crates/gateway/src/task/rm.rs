@@ -81,7 +81,7 @@ impl Rm {
             self.remove_object(key, &mut tally, streams).await?;
             (Refused::default(), 0)
         };
-        refused.say_links("left as they are", streams);
+        refused.say_links("left in place", streams);
         if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
