@@ -25,7 +25,8 @@ from tradewind.fleet.aws.refusals import LOGIN
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.calls import InFlight, each_of
 from tradewind.fleet.ending import end_extra, end_fleet
-from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.fleet_records import Attempt
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
 from tradewind.fleet.providers.aws import AwsProvider
 from tradewind.fleet.remains import look_for_remains

@@ -10,7 +10,8 @@ import pytest
 
 from tests.fleet.worlds import World
 from tradewind.fleet.boots import BootBook, BootKind
-from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.fleet_records import Attempt
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 

@@ -16,7 +16,8 @@ from tradewind.engine.orphans import orphaned_fleets
 from tradewind.engine.warm import warm_ground
 from tradewind.errors import StateError
 from tradewind.fleet.boots import BootBook
-from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.fleet_records import Attempt
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import LaunchOrder, Lease
 from tradewind.fleet.providers.local import LocalProvider

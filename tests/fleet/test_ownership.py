@@ -25,7 +25,8 @@ from tradewind.errors import ConfigError, FleetNotFound, GatewayError, StateErro
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import EndedFleet, end_fleet
 from tradewind.fleet.fleet import Fleet
-from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.fleet_records import Attempt
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, owner_state, ownership
 from tradewind.fleet.process_table import MACHINE_VARIABLE
 from tradewind.fleet.processes import Placement, machine_mark

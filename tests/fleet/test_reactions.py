@@ -17,7 +17,8 @@ from tradewind.errors import GatewayError, MachineReclaimed, ProviderRefused, St
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.fleet import Fleet, Replanner
-from tradewind.fleet.journal import FleetJournal, Intent
+from tradewind.fleet.fleet_records import Intent
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.launching import CHOICES_MAX, Launcher, choices_of, other_type
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.machines import FleetMachines

@@ -14,7 +14,7 @@ from tradewind.errors import TradewindError
 if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
     from tradewind.engine.fleets import FleetEnd
-    from tradewind.fleet.journal import FleetRecord
+    from tradewind.fleet.fleet_records import FleetRecord
 
 __all__ = ["end_orphans_beside", "ending_orphans"]
 

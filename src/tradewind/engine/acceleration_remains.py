@@ -15,7 +15,7 @@ from tradewind.model.units import BYTES_PER_GB
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
-    from tradewind.fleet.journal import MachineLife
+    from tradewind.fleet.fleet_records import MachineLife
 
 __all__ = ["end_remains", "purpose_of", "with_remains"]
 

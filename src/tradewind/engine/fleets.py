@@ -16,7 +16,8 @@ from tradewind.errors import StateError, TradewindError
 from tradewind.fleet.boots import Boot, BootBook, BootKind, UsualBoot
 from tradewind.fleet.calls import InFlight
 from tradewind.fleet.ending import end_extra, end_fleet
-from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
+from tradewind.fleet.fleet_records import Attempt, FleetRecord, UnreadableFleet
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG

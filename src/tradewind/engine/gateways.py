@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tradewind.errors import FleetTaken, GatewayError, JobBusy
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.fleet import Fleet, Replanner
+from tradewind.fleet.fleet_records import FleetRecord
 from tradewind.fleet.given import GivenCredentials
-from tradewind.fleet.journal import TAKEN_HINT, FleetJournal, FleetRecord
+from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.model.files import remove_folder

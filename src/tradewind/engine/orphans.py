@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.engine.gateways import job_of
-from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.fleet_records import FleetRecord
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here
 from tradewind.model.sites import CLOUDS
 from tradewind.model.units import format_count

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.ground import Ground, ground_of_sites
 from tradewind.errors import GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import Fleet
-from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.fleet_records import FleetRecord
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, Keepable, Offer, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings

@@ -9,8 +9,9 @@ from itertools import count
 
 from tradewind.errors import GatewayError, UsageError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, TERMINATE_S, InFlight
+from tradewind.fleet.fleet_records import FleetRecord
 from tradewind.fleet.home import end_home
-from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.patience import Patience
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, ListIncomplete, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider

@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tradewind.errors import ProviderRefused, TradewindError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight
-from tradewind.fleet.journal import Attempt, FleetJournal
+from tradewind.fleet.fleet_records import Attempt
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,

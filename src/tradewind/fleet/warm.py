@@ -11,7 +11,8 @@ import math
 import time
 from collections.abc import Collection, Mapping
 
-from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.fleet_records import FleetRecord
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.model.document import parse_json
 from tradewind.model.network_tier import NetworkTier

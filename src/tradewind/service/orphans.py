@@ -10,7 +10,7 @@ import logging
 from tradewind.engine.engine import Engine
 from tradewind.engine.fleets import FleetEnd
 from tradewind.engine.orphans import ends_of, has_simple_end, orphaned_fleets, outcome
-from tradewind.fleet.journal import FleetRecord
+from tradewind.fleet.fleet_records import FleetRecord
 
 __all__ = ["Orphans"]
 
