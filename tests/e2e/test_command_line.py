@@ -119,7 +119,7 @@ def test_dry_runs_and_mistakes_leave_no_record(command: Command, tree: Path, tmp
         (["config"], 2, "ACTION is show"),
         (["jobs"], 2, "ACTION is one of list, show, attach, wait"),
         (["completion"], 2, "SHELL is one of bash, zsh, fish"),
-        (["cp", "-R", "a", "b"], 2, "did you mean -r?"),
+        (["cp", "-R", "a", "b"], 2, "write -r"),
         (["sync", "-r", "a", "b"], 2, "sync always copies everything below SRC"),
         (["du", "-r", "a"], 2, "du always counts everything below URL"),
         (["check", "-r", "a", "b"], 2, "check always compares everything below SRC"),

@@ -77,7 +77,7 @@ def test_a_listed_directory_is_deleted_only_if_it_is_empty(
     for dry, verb in ((["--dry-run"], "would delete"), ([], "deleted")):
         done = command.run(*words, *dry, stdin=names).expect(4 if is_file else 0)
         shown = done.stdout.splitlines()
-        expected = [f"{verb} {url}/{key}" for key in ("empty/", "full/a", "full/", "kept/")]
+        expected = [f"{verb} {there.url}/d/{key}" for key in ("empty/", "full/a", "full/", "kept/")]
         assert sorted(shown) == sorted(expected[:3] if is_file else expected)
         if is_file:
             assert f"error: delete {there.url}/d/kept/: the directory is not empty" in done.stderr

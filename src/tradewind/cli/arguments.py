@@ -156,13 +156,22 @@ class VerbParser(argparse.ArgumentParser):
         options = [option for action in self._actions for option in action.option_strings]
         near = _near(word, options)
         near = near or [option for option in options if option == word.lower()]
-        meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
+        meant = f"did you mean {' or '.join(near)}?" if near else self._hint_of_letters(word, options)
         from tradewind.cli.other_tools import option_hint
 
-        if not word.startswith("--") and (word[:2] in self.hints or not near):
+        if not word.startswith("--") and word[:2] in self.hints:
             word = word[:2]  # The first of several letters, as in -avz.
         hint = self.hints.get(word) or option_hint(word, options) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
+
+    def _hint_of_letters(self, word: str, options: Sequence[str]) -> str:
+        """Return the hint for a word that may be several letters of another tool, as in -avz, or a name."""
+        from tradewind.cli.other_tools import option_hint
+
+        of_first = None if word.startswith("--") else option_hint(word[:2], options)
+        if of_first is None:
+            return f"`{self.prog} --help` shows the usage"
+        return f"{of_first}; write a name that begins with a dash after --"
 
     def _refuse_empty(self, words: list[str]) -> None:
         """Raise UsageError for an empty argument, which usually comes from an unset shell variable, and for bytes that
