@@ -17,7 +17,7 @@ from tradewind.engine.warm import warm_ground
 from tradewind.errors import StateError
 from tradewind.fleet.boots import BootBook
 from tradewind.fleet.fleet_records import Attempt
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import LaunchOrder, Lease
 from tradewind.fleet.providers.local import LocalProvider
@@ -41,8 +41,8 @@ def journal(tmp_path: Path) -> FleetJournal:
     return made
 
 
-def damage(journal: FleetJournal, column: str, value: Any) -> None:
-    journal.database.write(f"UPDATE fleets SET {column} = ? WHERE id = '2-damaged'", (value,))
+def damage(journal: FleetJournal, column: str, value: Any, fleet: str = "2-damaged") -> None:
+    journal.database.write(f"UPDATE fleets SET {column} = ? WHERE id = ?", (value, fleet))
 
 
 def command_of(journal: FleetJournal) -> Command:
@@ -102,17 +102,20 @@ def test_a_damaged_record_of_processes_that_ended_can_be_forgotten(
 
 
 def test_a_record_is_not_forgotten_while_processes_of_its_fleet_run(journal: FleetJournal) -> None:
-    damage(journal, "purpose", b"\xff")
+    fleet = new_fleet_id()  # Of no other test of this host.
+    journal.open(fleet, "a test", LOCAL, {"one": "site:a"})
+    journal.give_back(fleet)
+    damage(journal, "purpose", b"\xff", fleet)
     provider = LocalProvider(find_gateway(), journal.folder)
-    (result,) = provider.launch([LaunchOrder("2-damaged", "one", "site:a", "key", 1, Lease(600, here().label))])
+    (result,) = provider.launch([LaunchOrder(fleet, "one", "site:a", "key", 1, Lease(600, here().label))])
     assert result.machine is not None, result.refusal
     try:
-        refused = command_of(journal).run("fleet", "down", "2-damaged", "--forget").expect(1)
-        assert "error: 1 machine of fleet 2-damaged still runs on this host\n" in refused.stderr
-        assert journal.is_open("2-damaged")
+        refused = command_of(journal).run("fleet", "down", fleet, "--forget").expect(1)
+        assert f"error: 1 machine of fleet {fleet} still runs on this host\n" in refused.stderr
+        assert journal.is_open(fleet)
     finally:
         provider.terminate([result.machine.id])
-    command_of(journal).run("fleet", "down", "2-damaged", "--forget").expect(0)
+    command_of(journal).run("fleet", "down", fleet, "--forget").expect(0)
 
 
 def test_only_a_damaged_record_that_nobody_uses_is_forgotten(journal: FleetJournal) -> None:

@@ -72,7 +72,7 @@ OF_THE_PROGRAMS = re.compile(
     r"src/tradewind/(cli|service|acceleration)/|crates/(wan|split)/|crates/gateway/src/(task|control|serve|join_again|identity|schema)\b"
     r"|src/tradewind/(fleet/(home|processes|aws/instances|azure/ending|gcp/instances|kubernetes/policy)|sky/change)"
     r"|src/tradewind/engine/(tasks|deletions|versions|buckets|diagnosis|cloud_setup|setup|sample_files|warm|signed_receipt)\.py"
-    r"|src/tradewind/engine/(service_client|accelerations|acceleration_up|advising|use_cases|user_catalog|guest_host)\.py"
+    r"|src/tradewind/engine/(service_client|accelerations|acceleration_up|advising|use_cases|user_catalog|guest_host|guest_networks)\.py"
     r"|src/tradewind/(catalog|measure|model/arguments)"
 )
 #: Options of other programs, and of commands that have no counterpart in Python.
