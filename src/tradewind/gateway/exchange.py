@@ -25,7 +25,7 @@ class BadAnswer(OSError):
 
 
 class _Within(io.RawIOBase):
-    """What a socket receives until a deadline, however little arrives at a time. Raises TimeoutError after it."""
+    """The bytes that a socket receives until a deadline, however few at a time. Raises TimeoutError after it."""
 
     def __init__(self, connection: socket.socket, within_s: float) -> None:
         self._connection, self._ends_s = connection, time.monotonic() + within_s

@@ -511,7 +511,7 @@ async fn bytes_of_full_journal(state: &StateDir) -> Vec<u8> {
     std::fs::read(state.path().join(JOURNAL_FILE)).unwrap()
 }
 
-/// What a resumed job believes of a journal.
+/// The entries of a journal that a resumed job believes.
 type Believed = (Vec<UnfinishedUpload>, Vec<Intent>, Vec<Done>);
 
 async fn believed(state: &StateDir) -> Result<Believed, JournalError> {

@@ -25,7 +25,7 @@ pub struct Target {
     pub attempts: Attempts,
     /// What the lead is told of its writing.
     pub meter: Arc<StageMeter>,
-    /// Whether the lead is told no words of the store, see [`tradewind_contract::StoreSpec::hides_words`].
+    /// True if failures have no words of the store, see [`tradewind_contract::StoreSpec::hides_words`].
     hides_words: bool,
     /// Errors whose words were logged instead.
     logged: AtomicU32,
@@ -39,13 +39,13 @@ impl Target {
         Self { store, attempts, meter, hides_words: false, logged: AtomicU32::new(0) }
     }
 
-    /// The same destination, of which the lead is told no words if `hides_words`.
+    /// The same destination; its failures have no words of the store if `hides_words`.
     pub fn hiding_words(self, hides_words: bool) -> Self {
         Self { hides_words, ..self }
     }
 
-    /// The failure for an error of the store. Words that the lead is not told are in this gateway's log, the first ones:
-    /// a job may have millions of errors.
+    /// The failure for an error of the store. Words that it leaves out are in this gateway's log, those of the first
+    /// errors: a job may have millions.
     pub(super) fn failure(&self, error: &Error) -> Failure {
         if !self.hides_words {
             return Failure::of_store(error, Side::Target);
