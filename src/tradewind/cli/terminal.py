@@ -127,9 +127,9 @@ def can_ask() -> bool:
 
 def confirm(question: str, *, refused: str = "nothing was done") -> None:
     """Ask on the terminal. Raises UsageError with the message `refused` unless the answer is yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answer = ""
     try:
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
     finally:
         if not answer.endswith("\n"):  # Ctrl-C or Ctrl-D, which end no line.
