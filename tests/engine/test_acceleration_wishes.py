@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.accelerations import Accelerations
+from tradewind.engine import accelerations
+from tradewind.engine.accelerations import WISH_LOCK, Accelerations
 from tradewind.engine.engine import Engine
 from tradewind.errors import GatewayLost
 from tradewind.model.acceleration import AccelerationState, AccelerationWish
@@ -104,3 +105,16 @@ def test_a_damaged_wish_keeps_no_acceleration_from_its_end(book: Accelerations) 
     lock.release()
     with book.taken_over("one") as former:
         assert former.wish >= 1
+
+
+@pytest.mark.parametrize("change", ["replan", "down"])
+def test_a_command_that_is_stopped_while_it_records_a_wish_holds_up_no_other_for_ever(
+    book: Accelerations, lock: FileLock, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(accelerations, "WISHING_S_MAX", 0.3)
+    stopped = FileLock.take(book.folder / "one" / WISH_LOCK)
+    assert stopped is not None
+    with pytest.raises(GatewayLost, match="another command has begun to change acceleration one"):
+        book.down("one", 0.0) if change == "down" else book.replan("one", None)
+    stopped.release()
+    assert book.wish("one") is None

@@ -38,6 +38,8 @@ WISH_LOCK = "wish.lock"
 LOOK_EVERY_S = 0.1
 #: Timeout of a wish, beside the time to drain: machines are started or ended meanwhile.
 WISH_S_MAX = 600.0
+#: Maximum wait for another command that records a wish, which takes it milliseconds.
+WISHING_S_MAX = 10.0
 GONE = "its supervisor was killed"
 
 
@@ -73,8 +75,12 @@ class Accelerations:
         """Record other flows after the block, unless that raises. Raises OSError before it if the disk is full."""
         path = self.folder / acceleration_id / FLOWS_FILE
         beside = _write_beside(path, flows)
-        yield
-        os.replace(beside, path)
+        try:
+            yield
+            os.replace(beside, path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
 
     def flows(self, acceleration_id: str) -> str:
         """Return the recorded content of its flows file. Raises ConfigError."""
@@ -323,9 +329,14 @@ class Accelerations:
 
     @contextmanager
     def _wishing(self, acceleration_id: str) -> Iterator[None]:
-        """Let no other process record a wish within the block."""
-        path = self.folder / acceleration_id / WISH_LOCK
+        """Let no other process record a wish within the block. Raises GatewayLost if one does not finish doing so."""
+        path, deadline_s = self.folder / acceleration_id / WISH_LOCK, time.monotonic() + WISHING_S_MAX
         while (lock := FileLock.take(path)) is None:
+            if time.monotonic() >= deadline_s:
+                raise GatewayLost(
+                    f"another command has begun to change acceleration {acceleration_id}, and does not go on",
+                    hint="continue or end that command, then run this one again",
+                )
             time.sleep(LOOK_EVERY_S)
         try:
             yield
