@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tradewind.engine.gateways import EndedRuns, end_abandoned, open_fleets
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
@@ -122,15 +122,11 @@ class JobControl:
             lock = None
             try:
                 lock = self.store.hold(job_id)
-                kept_list = None
-                if names is not None and isinstance(spec.selection, ListSelection):
-                    kept_list = keep_list(names, folder)
-                    spec = replace(spec, selection=replace(spec.selection, list_file=list_path(folder)))
+                spec, kept_list = _with_kept_list(spec, names, folder)
                 if not options.dry_run:
                     report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
                     spec = replace(spec, state_dir=folder, report_file=report)
-                    request = _request_document(verb, sources, destinations, argv, settings, launch)
-                    request["list"] = kept_list
+                    request = _request_document(verb, sources, destinations, argv, settings, launch, kept_list)
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                 overlay = launch.plan.overlay
@@ -583,6 +579,7 @@ def _request_document(
     argv: Sequence[str],
     settings: Mapping[str, Any],
     launch: LaunchSpec,
+    kept_list: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what a job's record keeps of the request for it."""
     return {
@@ -594,7 +591,19 @@ def _request_document(
         "provider": dict(launch.provider),
         "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
         "deadline_s": launch.deadline_s,
+        "list": kept_list,
     }
+
+
+def _with_kept_list(spec: JobSpec, names: BinaryIO | None, folder: str) -> tuple[JobSpec, Mapping[str, Any] | None]:
+    """Return the spec of a job that reads the copy of its list in its folder, and what is recorded of that copy.
+
+    Without a list, the same spec and None. Raises UsageError, OSError.
+    """
+    if names is None or not isinstance(spec.selection, ListSelection):
+        return spec, None
+    kept = keep_list(names, folder)
+    return replace(spec, selection=replace(spec.selection, list_file=list_path(folder))), kept
 
 
 def _with_prices_of(ledger: Ledger, launch: LaunchSpec) -> Ledger:
