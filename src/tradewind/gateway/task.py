@@ -127,7 +127,8 @@ def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any
                 for line in process.stdout:
                     heed(json.loads(line))
             messages.seek(0)
-            sys.stderr.write(messages.read().decode(errors="replace"))
+            for line in messages:
+                sys.stderr.write(line.decode(errors="replace"))
         return process.returncode
     except OSError as error:
         raise not_started(binary, error) from error
