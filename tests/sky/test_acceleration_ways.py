@@ -88,6 +88,6 @@ def test_two_accelerations_with_one_destination_do_not_redirect_each_other(comma
             (flow,) = up(world)["flows"]
             assert (flow["way"], flow["through"]) == ("transparent", [])
         assert fetched(world, "http://10.77.3.1:8000/file")[0] == BODY
-        # Which of them redirects first is the kernel's choice.
+        # The kernel chooses which of them redirects first.
         until(world, lambda _: any(state["flows"][0].get("bytes_down", 0) >= len(BODY) for state in states(world)))
         assert all(state["flows"][0].get("connections", 0) <= 1 for state in states(world))
