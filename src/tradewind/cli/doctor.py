@@ -8,11 +8,11 @@ from argparse import ArgumentParser, Namespace
 
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.options import access, add_side_arguments
-from tradewind.cli.streams import shown_place
 from tradewind.cli.terminal import printable
 from tradewind.engine.diagnosis import Finding, check_installation, check_stores
 from tradewind.errors import with_paths
 from tradewind.model.document import to_document
+from tradewind.model.url import as_typed
 
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
@@ -64,7 +64,7 @@ class _Table:
             print(json.dumps(to_document(finding)), flush=True)
             return
         if finding.store is not None and finding.store != self._store:
-            print(printable(f"     {shown_place(finding.store)}"))
+            print(printable(f"     {as_typed(finding.store)}"))
             self._store = finding.store
         print(printable(f"{_mark(finding):<4} {finding.name:<14} {with_paths(finding.what)}"))
         if finding.mend:

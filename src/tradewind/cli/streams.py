@@ -24,7 +24,6 @@ __all__ = [
     "require_input",
     "require_output",
     "settle_output",
-    "shown_place",
     "standard_streams",
     "write_codes",
 ]
@@ -145,11 +144,6 @@ def settle_output() -> None:
         os.close(os.dup(1))
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
-
-
-def shown_place(url: str) -> str:
-    """Return a URL as users type it: a file by its path."""
-    return url.removeprefix("file://")
 
 
 def write_codes(stream: TextIO, codes: str) -> None:

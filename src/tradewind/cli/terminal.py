@@ -8,11 +8,12 @@ import time
 from typing import TextIO
 
 from tradewind.cli.failures import Failures
-from tradewind.cli.streams import shown_place, write_codes
+from tradewind.cli.streams import write_codes
 from tradewind.engine.report import ProgressLines, plain_line
 from tradewind.errors import UsageError, with_paths
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
+from tradewind.model.url import as_typed
 
 #: Interval of plain lines without a terminal.
 PLAIN_EVERY_S = 10.0
@@ -54,10 +55,10 @@ class Terminal:
         elif isinstance(event, Notice):
             self.say(with_paths(f"note: {event.message}"))
         elif isinstance(event, WouldCopy):
-            source, destination = (escaped(shown_place(url)) for url in (event.source, event.destination))
+            source, destination = (escaped(as_typed(url)) for url in (event.source, event.destination))
             print(f"copy\t{source}\t{destination}\t{format_bytes(event.size_bytes)}")
         elif isinstance(event, WouldDelete):
-            print(f"delete\t{escaped(shown_place(event.destination))}")
+            print(f"delete\t{escaped(as_typed(event.destination))}")
 
     def live(self, lines: list[str], plain: str) -> None:
         """Replace the live lines. Without a terminal, print `plain` every PLAIN_EVERY_S."""

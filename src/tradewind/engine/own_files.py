@@ -16,6 +16,7 @@ from tradewind.model.files import STATE_ENTRIES, config_folder
 from tradewind.model.job import JobSpec, ListSelection, ObjectSelection, PrefixSelection
 from tradewind.model.records import dataclass
 from tradewind.model.store import StoreSpec
+from tradewind.model.url import as_typed
 
 __all__ = ["refuse_deletion_of_state", "refuse_own_files"]
 
@@ -124,7 +125,7 @@ def _targets(spec: JobSpec, store: StoreSpec, key: str) -> Iterator[_Local]:
 
 def _local(store: StoreSpec, key: str, *, is_tree: bool) -> Iterator[_Local]:
     if store.url.startswith("file://"):
-        yield _Local(os.path.join(store.url.removeprefix("file://"), key), is_tree)
+        yield _Local(os.path.join(as_typed(store.url), key), is_tree)
 
 
 def _lies_in(path: str, folder: str) -> bool:

@@ -11,6 +11,7 @@ from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_rate, format_usd
+from tradewind.model.url import as_typed
 
 if TYPE_CHECKING:
     from tradewind.model.overlay import UnicastOverlay
@@ -80,7 +81,7 @@ def summary_lines(
     lines += cost_lines(cost or job_cost(Ledger(), plan, progress, ceiling_usd_per_gb, 0.0))
     if len(summary.destinations) > 1:
         lines += [
-            f"        {end.url.removeprefix('file://')}: {format_count(end.objects, 'object')}, "
+            f"        {as_typed(end.url)}: {format_count(end.objects, 'object')}, "
             f"{format_bytes(end.bytes)}, {end.failed:,} failed"
             for end in summary.destinations
         ]

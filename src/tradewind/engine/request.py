@@ -45,7 +45,7 @@ from tradewind.model.program import DEDUP_WINDOW_BYTES_MAX, DEDUP_WINDOW_BYTES_M
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.units import format_count
-from tradewind.model.url import Location, parse_url
+from tradewind.model.url import Location, as_typed, parse_url
 
 #: A URL or a local path.
 UrlOrPath = str | os.PathLike[str]
@@ -427,7 +427,7 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
 
 
 def _local_path(store: StoreSpec, key: str) -> str:
-    return os.path.realpath(os.path.join(store.url.removeprefix("file://"), key))
+    return os.path.realpath(os.path.join(as_typed(store.url), key))
 
 
 def _check_options(options: Options) -> None:

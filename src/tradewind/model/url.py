@@ -118,6 +118,11 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     raise UrlError(f"{text}: unknown scheme {scheme}://", hint=_nearest_scheme(scheme))
 
 
+def as_typed(url: str) -> str:
+    """Return the URL of an event or a store as users type it: a file by its path. Nothing is encoded in such URLs."""
+    return url.removeprefix("file://")
+
+
 def parse_account(text: str) -> Location | None:
     """Parse what is above buckets: `s3://`, `gs://`, `az://ACCOUNT` or `r2://ACCOUNT`; None for any other place."""
     match = re.fullmatch(_ACCOUNT, text)
